@@ -1,0 +1,110 @@
+"""The engine's configuration: one frozen dataclass, passed whole, checked once.
+
+Imports no torch. What depends on the device or the model (dtype, KV blocks, max_model_len) is
+resolved by the runner at start-up and published in /server_info.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from engine.errors import EngineConfigError
+from engine.knobs import KNOBS
+
+DEVICES = ("auto", "cpu", "cuda")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Everything `engine serve` decides before the model is loaded.
+
+    model "" means the packaged SmolLM2. max_model_len None means the model's own limit.
+    max_num_seqs and chunk_size are the values at start; *_limit are the upper bounds of live
+    changes, for which buffers are sized. device_memory_bytes None means: all of a GPU's memory,
+    or a quarter of the machine's RAM on a CPU.
+    """
+
+    model: str = ""
+    served_model_name: str = ""
+    device: str = "auto"
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int = int(KNOBS["max_num_seqs"].default_cpu)
+    chunk_size: int = int(KNOBS["chunk_size"].default_cpu)
+    max_num_seqs_limit: int = 256
+    chunk_size_limit: int = 8192
+    gpu_memory_utilization: float = float(KNOBS["gpu_memory_utilization"].default_cpu)
+    gpu_memory_utilization_limit: float | None = None
+    device_memory_bytes: int | None = None
+    num_kv_blocks: int | None = None
+    block_size: int = 16
+    enable_prefix_caching: bool = True
+    long_prefill_token_threshold: int | None = None
+    max_num_queued_reqs: int | None = None
+    attention_backend: str = "auto"
+    enforce_eager: bool = False
+    num_threads: int | None = None
+    seed: int = 0
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def checked(self) -> EngineConfig:
+        """Return self with limits widened to hold the start values, or raise EngineConfigError."""
+        _require(
+            self.device in DEVICES,
+            f"--device must be one of {', '.join(DEVICES)}, got {self.device!r}",
+        )
+        _require(
+            self.dtype in DTYPES, f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}"
+        )
+        _require(
+            self.max_num_seqs >= 1, f"--max-num-seqs must be at least 1, got {self.max_num_seqs}"
+        )
+        _require(self.chunk_size >= 1, f"--chunk-size must be at least 1, got {self.chunk_size}")
+        _require(
+            self.chunk_size >= self.max_num_seqs,
+            f"--chunk-size ({self.chunk_size}) must be at least --max-num-seqs ({self.max_num_seqs}): "
+            "every running sequence needs one token of the step's budget",
+        )
+        _require(
+            0 < self.gpu_memory_utilization <= 1,
+            f"--gpu-memory-utilization must be in (0, 1], got {self.gpu_memory_utilization}",
+        )
+        _require(
+            self.block_size >= 1 and self.block_size & (self.block_size - 1) == 0,
+            f"--block-size must be a power of two, got {self.block_size}",
+        )
+        _require(
+            self.max_model_len is None or self.max_model_len >= 2,
+            f"--max-model-len must be at least 2, got {self.max_model_len}",
+        )
+        return replace(
+            self,
+            max_num_seqs_limit=max(self.max_num_seqs_limit, self.max_num_seqs),
+            chunk_size_limit=max(self.chunk_size_limit, self.chunk_size),
+            gpu_memory_utilization_limit=max(
+                self.gpu_memory_utilization_limit or 0.0, self.gpu_memory_utilization
+            ),
+        )
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise EngineConfigError(message)
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """What the pure core needs to know; the live knobs are replaced as a whole."""
+
+    max_num_seqs: int
+    chunk_size: int
+    max_model_len: int
+    block_size: int
+    num_kv_blocks: int
+    """Blocks that exist; block 0 … num_kv_blocks-1."""
+    kv_blocks_cap: int | None = None
+    """Live cap on blocks in use, ≤ num_kv_blocks (gpu_memory_utilization turned down)."""
+    enable_prefix_caching: bool = True
+    long_prefill_token_threshold: int | None = None
+    max_num_queued_reqs: int | None = None

@@ -1,0 +1,67 @@
+"""The vocabulary between scheduler and runner: one immutable StepPlan down, one StepOutput up.
+
+Nothing else crosses. The same plan feeds the real runner, the simulator and the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.sampling_params import SamplingParams
+
+
+class BindingLimit(StrEnum):
+    """What held this step back (2-diagnosis: `slotune:step_binding_limit`)."""
+
+    KV_PRESSURE = "kv_pressure"
+    SEQ_CAP = "seq_cap"
+    TOKEN_BUDGET = "token_budget"
+    DEFERRED = "deferred"
+    UNDERLOADED = "underloaded"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSeq:
+    """One sequence's share of a step.
+
+    token_ids are the tokens to compute now: positions num_computed_tokens … + len(token_ids).
+    block_table covers every position up to the last of them. needs_sample is true when the step
+    brings num_computed_tokens up to num_tokens, so that its last row's logits give a new token.
+    """
+
+    seq_id: int
+    num_computed_tokens: int
+    token_ids: Sequence[int]
+    block_table: Sequence[int]
+    needs_sample: bool
+    sampling: SamplingParams
+    num_output_tokens: int
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """All the runner needs to run one step. `decodes come first` in `scheduled`."""
+
+    scheduled: tuple[ScheduledSeq, ...]
+    num_scheduled_tokens: int
+    binding_limit: BindingLimit
+    preempted_seq_ids: tuple[int, ...] = ()
+    released_seq_ids: tuple[int, ...] = ()
+    """Sequences finished or aborted since the last plan: the runner drops what it keeps for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """seq_id → the token sampled for it; holds exactly the sequences with needs_sample."""
+
+    sampled: Mapping[int, int]
+    forward_s: float = 0.0
+    sample_s: float = 0.0
+    prepare_s: float = 0.0

@@ -1,0 +1,1 @@
+"""Everything slotune keeps (studies, measurements, findings) or reads (metric sources)."""

@@ -1,0 +1,118 @@
+"""The vocabulary every metric source speaks, so that diagnosis cannot tell them apart.
+
+Five outcomes are kept apart everywhere: a value, no traffic (0/0), no data (not exported),
+stale (exported, but too old) and unreachable. Windows are in seconds, times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+
+class Outcome(StrEnum):
+    VALUE = "value"
+    NO_TRAFFIC = "no_traffic"
+    NO_DATA = "no_data"
+    STALE = "stale"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One answer of a source. value is set only when outcome is VALUE.
+
+    bound "≥" or "≤" marks a quantile that the histogram's outermost bucket cuts off: the value is
+    that bucket's bound, never an interpolation past it. query is what was asked, in PromQL form.
+    """
+
+    outcome: Outcome
+    value: float | None = None
+    query: str = ""
+    window_s: float = 0.0
+    samples: int = 0
+    at_s: float = 0.0
+    bound: Literal["", "≥", "≤"] = ""
+    reason: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.VALUE
+
+
+Labels = Mapping[str, str]
+RangeKind = Literal["gauge", "rate", "mean", "quantile"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """Is the target there, how old is the newest sample, has it restarted (Unix seconds)."""
+
+    up: bool
+    age_s: float | None
+    process_start_s: float | None
+    scrape_interval_s: float
+    reason: str = ""
+
+
+class MetricSource(Protocol):
+    """A place to read one target's metrics from. All methods return; none raises for bad data."""
+
+    scrape_interval_s: float
+
+    def status(self) -> SourceStatus: ...
+
+    def names(self) -> frozenset[str]:
+        """Sample names exported now (`vllm:num_requests_running`, `…_bucket`, `…_total`)."""
+        ...
+
+    def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
+        """Labels of an info metric (value 1) such as `vllm:cache_config_info`; None if absent."""
+        ...
+
+    def gauge(
+        self, name: str, labels: Labels | None = None, agg: Literal["max", "sum", "min"] = "max"
+    ) -> Reading:
+        """The newest value; duplicate series are folded with agg, never averaged."""
+        ...
+
+    def rate(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
+        """Per-second increase of a counter, summed over series, resets allowed for."""
+        ...
+
+    def increase(self, name: str, window_s: float, labels: Labels | None = None) -> Reading: ...
+
+    def mean(self, histogram: str, window_s: float, labels: Labels | None = None) -> Reading:
+        """Σ increase(_sum) / Σ increase(_count); samples = observations in the window."""
+        ...
+
+    def quantile(
+        self, histogram: str, q: float, window_s: float, labels: Labels | None = None
+    ) -> Reading:
+        """histogram_quantile over the window's bucket increases, q in (0, 1)."""
+        ...
+
+    def breakdown(
+        self, name: str, by: str, window_s: float | None = None, labels: Labels | None = None
+    ) -> dict[str, Reading]:
+        """One reading per value of label `by`: the gauge (window None) or the increase."""
+        ...
+
+    def range(
+        self,
+        kind: RangeKind,
+        name: str,
+        *,
+        start_s: float,
+        end_s: float,
+        step_s: float,
+        window_s: float = 60.0,
+        q: float = 0.95,
+        labels: Labels | None = None,
+    ) -> list[tuple[float, float | None]]:
+        """(time, value) points for a chart; None where there is no traffic or no data."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""slotune's tuner: measure, judge against SLOs, search, prove. Library and CLI alike."""
