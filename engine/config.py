@@ -63,8 +63,8 @@ class EngineConfig:
         _require(self.chunk_size >= 1, f"--chunk-size must be at least 1, got {self.chunk_size}")
         _require(
             self.chunk_size >= self.max_num_seqs,
-            f"--chunk-size ({self.chunk_size}) must be at least --max-num-seqs ({self.max_num_seqs}): "
-            "every running sequence needs one token of the step's budget",
+            f"--chunk-size ({self.chunk_size}) must be at least --max-num-seqs "
+            f"({self.max_num_seqs}): every running sequence needs one token of the step's budget",
         )
         _require(
             0 < self.gpu_memory_utilization <= 1,

@@ -1,10 +1,10 @@
-"""The engine's two kinds of refusal: a start-up that cannot work and a request that cannot be served."""
+"""The two kinds of refusal: a start-up that cannot work, a request that cannot be served."""
 
 from __future__ import annotations
 
 
 class EngineConfigError(ValueError):
-    """A start-up setting that cannot work. The message says what, where, and what would be right."""
+    """A start-up setting that cannot work; the message says what, where and what would be right."""
 
 
 class RequestError(ValueError):

@@ -1,4 +1,4 @@
-"""What a request asks of the sampler and when it wants to stop. Pure data, checked once at the door."""
+"""What a request asks of the sampler and when it stops. Pure data, checked once at the door."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class StepPlan:
     binding_limit: BindingLimit
     preempted_seq_ids: tuple[int, ...] = ()
     released_seq_ids: tuple[int, ...] = ()
-    """Sequences finished or aborted since the last plan: the runner drops what it keeps for them."""
+    """Finished or aborted since the last plan: the runner drops what it keeps for them."""
 
 
 @dataclass(frozen=True, slots=True)
