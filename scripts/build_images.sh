@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds both images with whatever builder this machine has (docker, podman or buildah) and starts
+# each one's --help. Arguments are passed to the builder: build_images.sh --build-arg NAME=VALUE
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if docker info >/dev/null 2>&1; then
+  build() { docker build "$@"; }
+  start() { docker run --rm "$@"; }
+elif command -v podman >/dev/null; then
+  build() { podman build "$@"; }
+  start() { podman run --rm "$@"; }
+elif command -v buildah >/dev/null; then
+  build() { buildah bud --isolation chroot "$@"; }
+  start() {
+    local container
+    container=$(buildah from --pull-never "localhost/$1")
+    shift
+    buildah run --isolation chroot "$container" -- "$@"
+    buildah rm "$container" >/dev/null
+  }
+else
+  echo "no image builder here: install docker, podman or buildah" >&2
+  exit 2
+fi
+
+for image in engine app; do
+  echo "-- building slotune-$image"
+  build "$@" -f "deploy/$image.Dockerfile" -t "slotune-$image:0.1.0" .
+done
+if declare -F start >/dev/null && command -v buildah >/dev/null && ! docker info >/dev/null 2>&1; then
+  start slotune-engine:0.1.0 engine --help >/dev/null
+  start slotune-app:0.1.0 tuner --help >/dev/null
+  start slotune-app:0.1.0 dashboard --help >/dev/null
+else
+  start slotune-engine:0.1.0 --help >/dev/null
+  start slotune-app:0.1.0 --help >/dev/null
+  start --entrypoint dashboard slotune-app:0.1.0 --help >/dev/null
+fi
+echo "-- both images build and start"
