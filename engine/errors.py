@@ -1,4 +1,5 @@
-"""The two kinds of refusal: a start-up that cannot work, a request that cannot be served."""
+"""The kinds of refusal: a start-up that cannot work, a request that cannot be served, an engine
+that has stopped."""
 
 from __future__ import annotations
 
@@ -23,3 +24,13 @@ class RequestError(ValueError):
         self.param = param
         self.code = code
         self.status = status
+
+
+class EngineDeadError(RuntimeError):
+    """The engine loop has crashed or is shutting down; becomes an HTTP 500 or 503."""
+
+    def __init__(self, message: str, *, status: int = 500, code: str = "engine_dead") -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code

@@ -1,0 +1,227 @@
+"""The engine loop in a thread of its own, and the event loop's way to it.
+
+Commands (add, abort, finish, call) go in through one queue and are obeyed between steps; all
+tokens of a step come out in one call onto the event loop. Only the engine thread touches the core.
+Invariant: every stream ends - with its tokens, a refusal, or the error that stopped the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from engine.core import EngineCore, TokenEvent
+from engine.errors import EngineDeadError, RequestError
+from engine.metrics.engine import EngineMetrics
+from engine.output_stream import OutputStream
+from engine.sequence import Sequence as EngineSequence
+
+log = logging.getLogger("engine")
+
+Result = TypeVar("Result")
+Clock = Callable[[], float]
+
+_BLOCKED_POLL_S = 0.005
+"""How long the loop waits for a command when there is work but no step can be made."""
+
+
+class AsyncEngine:
+    """Serves streams of tokens to an event loop.
+
+    `start` once on the running event loop; `stop` ends the thread. `error` is what stopped the
+    loop, None while all is well.
+    """
+
+    def __init__(
+        self, core: EngineCore, metrics: EngineMetrics, *, clock: Clock = time.monotonic
+    ) -> None:
+        self.clock = clock
+        self.metrics = metrics
+        self.error: Exception | None = None
+        self._core = core
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._streams: dict[str, OutputStream] = {}
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    # -- event loop side ---------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; call on the event loop that will read the streams."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    @property
+    def healthy(self) -> bool:
+        return self.error is None and self._thread.is_alive()
+
+    async def submit(self, sequences: Sequence[EngineSequence]) -> OutputStream:
+        """Queue the sequences of one HTTP request; all are admitted or RequestError is raised."""
+        self._check_alive()
+        assert self._loop is not None, "start() comes first"
+        ids = [sequence.request_id for sequence in sequences]
+        stream = OutputStream(ids, loop=self._loop, abort=self._abort_from_client)
+        self._streams.update(dict.fromkeys(ids, stream))
+        self._commands.put(lambda: self._admit(sequences, stream))
+        try:
+            await stream.admitted
+        except BaseException:
+            stream.close()
+            self._forget(ids)
+            raise
+        return stream
+
+    def finish(self, stream: OutputStream, request_id: str) -> None:
+        """End one sequence whose text has reached a stop string."""
+        stream.discard(request_id)
+        if self._streams.pop(request_id, None) is not None:
+            self._commands.put(lambda: self._core.finish(request_id, "stop"))
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Run a function between two steps, on the engine thread; its result or exception."""
+        self._check_alive()
+        assert self._loop is not None, "start() comes first"
+        answer: asyncio.Future[Result] = self._loop.create_future()
+
+        def command() -> None:
+            try:
+                result = function()
+            except Exception as error:
+                self._post(_fail, answer, error)
+            else:
+                self._post(_resolve, answer, result)
+
+        self._commands.put(command)
+        return await self._or_dead(answer)
+
+    def begin_stop(self) -> None:
+        """Refuse new requests and fail the running ones; returns at once."""
+        if not self._stopping:
+            self._stopping = True
+            self._commands.put(lambda: None)
+            self._fail_streams(
+                EngineDeadError("the server is shutting down", status=503, code="shutting_down")
+            )
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End the engine thread after the step it is in."""
+        self._stopping = True
+        self._commands.put(lambda: None)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    async def _or_dead(self, answer: asyncio.Future[Result]) -> Result:
+        """Wait for an answer that will not come if the engine dies first."""
+        while not answer.done():
+            await asyncio.wait((answer,), timeout=1.0)
+            if not answer.done():
+                self._check_alive()
+        return answer.result()
+
+    def _check_alive(self) -> None:
+        if self._stopping:
+            raise EngineDeadError("the server is shutting down", status=503, code="shutting_down")
+        if self.error is not None:
+            raise EngineDeadError(f"the engine has stopped: {_one_line(self.error)}")
+
+    def _abort_from_client(self, request_ids: set[str]) -> None:
+        self._forget(request_ids)
+        self._commands.put(lambda: self._abort(request_ids))
+
+    def _forget(self, request_ids: Iterable[str]) -> None:
+        for request_id in request_ids:
+            self._streams.pop(request_id, None)
+
+    def _dispatch(self, events: Sequence[TokenEvent]) -> None:
+        streams = self._streams
+        for event in events:
+            stream = streams.get(event.request_id)
+            if stream is not None:
+                stream.put(event)
+                if event.finish_reason is not None:
+                    del streams[event.request_id]
+
+    def _fail_streams(self, error: Exception) -> None:
+        streams, self._streams = self._streams, {}
+        for stream in set(streams.values()):
+            stream.fail(error)
+
+    # -- engine thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._obey()
+                if self._core.has_work and not self._stopping:
+                    self._step()
+        except Exception as error:
+            log.exception("the engine loop has crashed; every request fails from now on")
+            self.error = error
+            self.metrics.on_crash(self._core.num_unfinished)
+            dead = EngineDeadError(f"the engine has stopped: {_one_line(error)}")
+            self._post(self._fail_streams, dead)
+
+    def _obey(self) -> None:
+        """Obey what is queued; wait for a command when there is nothing to do."""
+        if not self._core.has_work:
+            idle_since = self.clock()
+            command = self._commands.get()
+            self.metrics.on_idle(self.clock() - idle_since)
+            command()
+        while not self._commands.empty():
+            self._commands.get()()
+
+    def _step(self) -> None:
+        started = self.clock()
+        result = self._core.step()
+        self.metrics.on_step(result, busy_s=self.clock() - started)
+        if result.events:
+            self._post(self._dispatch, result.events)
+
+    def _admit(self, sequences: Sequence[EngineSequence], stream: OutputStream) -> None:
+        added: list[str] = []
+        for sequence in sequences:
+            try:
+                self._core.add_request(sequence)
+            except RequestError as error:
+                for request_id in added:
+                    self._core.abort(request_id)
+                self.metrics.on_refused(error)
+                self._post(stream.admit, error)
+                return
+            added.append(sequence.request_id)
+        self._post(stream.admit, None)
+
+    def _abort(self, request_ids: Iterable[str]) -> None:
+        for request_id in request_ids:
+            self._core.abort(request_id)
+
+    def _post(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call on the event loop, which may have gone already at shutdown."""
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            if not self._stopping:
+                raise
+
+
+def _resolve(answer: asyncio.Future[Result], result: Result) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: asyncio.Future[Result], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

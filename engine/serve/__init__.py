@@ -1,0 +1,1 @@
+"""The OpenAI-compatible HTTP service around one engine. Imports no torch."""

@@ -1,0 +1,83 @@
+"""The text side of a generation: tokens come in, text and a finish reason come out.
+
+One Choice per sequence. Invariant: the text never shows a stop string, nor half a character.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.sampling_params import SamplingParams
+from engine.core import TokenEvent
+from engine.tokenizer import IncrementalDetokenizer, StopMatcher
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts of one HTTP request."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "completion_tokens": self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+        }
+
+
+@dataclass(slots=True)
+class Choice:
+    """One output sequence while it grows.
+
+    finish_reason stays None until the end; stop_reason is the stop string that ended it, if any.
+    """
+
+    index: int
+    request_id: str
+    sampling: SamplingParams
+    detokenizer: IncrementalDetokenizer
+    pieces: list[str] = field(default_factory=list)
+    num_tokens: int = 0
+    finish_reason: str | None = None
+    stop_reason: str | None = None
+    started: bool = False
+    _matcher: StopMatcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._matcher = StopMatcher(self.sampling.stop)
+
+    def take(self, event: TokenEvent) -> str:
+        """Take one token and return the text that may be shown now.
+
+        A token after a stop string (computed before the engine heard of it) is dropped.
+        """
+        if self.finish_reason is not None:
+            return ""
+        self.num_tokens += 1
+        text = ""
+        if event.finish_reason != "stop":  # the token that stops an output is not part of it
+            text = self._match(self.detokenizer.append(event.token_id))
+        if self._matcher.stopped is not None:
+            self.finish_reason, self.stop_reason = "stop", self._matcher.stopped
+        elif event.finish_reason is not None:
+            text += self._end(event.finish_reason)
+        return text
+
+    def _match(self, piece: str) -> str:
+        if self.num_tokens <= self.sampling.min_tokens:
+            return piece
+        return self._matcher.feed(piece)
+
+    def _end(self, reason: str) -> str:
+        """The rest of the text; it may still complete a stop string."""
+        rest = self._match(self.detokenizer.flush())
+        if self._matcher.stopped is not None:
+            self.finish_reason, self.stop_reason = "stop", self._matcher.stopped
+            return rest
+        self.finish_reason = reason
+        return rest + self._matcher.flush()

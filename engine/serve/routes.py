@@ -1,0 +1,108 @@
+"""The generating routes: /v1/completions and /v1/chat/completions."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from engine.serve import errors
+from engine.serve.bodies import UsageOptions, Writer
+from engine.serve.generation import Generation, StreamResponse, whole_response
+from engine.serve.protocol import (
+    COMPLETION_DEFAULT_MAX_TOKENS,
+    ChatBody,
+    CompletionBody,
+    GenerationBody,
+    parse_body,
+)
+from engine.serve.service import Service
+
+Body = TypeVar("Body", bound=GenerationBody)
+
+
+def install(app: FastAPI, service: Service) -> None:
+    """Add the routes that generate text."""
+
+    @app.post("/v1/completions", openapi_extra=_schema(CompletionBody))
+    async def completions(request: Request) -> Response:
+        arrival_s = service.engine.clock()
+        body = await _checked(CompletionBody, request, service)
+        response_id = f"cmpl-{uuid.uuid4().hex}"
+        generation = await _start_completion(service, response_id, body, arrival_s)
+        writer = Writer(
+            "completion", response_id, service.served_model_name, _usage_options(body)
+        )
+        return await _respond(request, body, generation, writer)
+
+    @app.post("/v1/chat/completions", openapi_extra=_schema(ChatBody))
+    async def chat_completions(request: Request) -> Response:
+        arrival_s = service.engine.clock()
+        body = await _checked(ChatBody, request, service)
+        response_id = f"chatcmpl-{uuid.uuid4().hex}"
+        generation = await _start_chat(service, response_id, body, arrival_s)
+        writer = Writer("chat", response_id, service.served_model_name, _usage_options(body))
+        return await _respond(request, body, generation, writer)
+
+
+async def _checked(kind: type[Body], request: Request, service: Service) -> Body:
+    body = parse_body(kind, await request.body())
+    body.check()
+    service.check_model(body.model)
+    return body
+
+
+async def _start_completion(
+    service: Service, response_id: str, body: CompletionBody, arrival_s: float
+) -> Generation:
+    given = body.max_tokens
+    limit = COMPLETION_DEFAULT_MAX_TOKENS if given is None else given
+    sampling = body.sampling(max_tokens=limit)
+    prompts: list[list[int]] = []
+    for prompt in body.prompts():
+        if isinstance(prompt, str):
+            token_ids = await service.encode(prompt)
+        else:
+            token_ids = prompt
+            service.check_token_ids(token_ids)
+        service.check_length(len(token_ids), given, "prompt" if given is None else "max_tokens")
+        prompts.append(token_ids)
+    # A default limit must not refuse a prompt that leaves room for fewer tokens.
+    room = service.max_model_len - max(map(len, prompts))
+    sampling = replace(sampling, max_tokens=min(limit, room))
+    return await service.start(response_id, prompts, sampling, body, arrival_s=arrival_s)
+
+
+async def _start_chat(
+    service: Service, response_id: str, body: ChatBody, arrival_s: float
+) -> Generation:
+    limit = body.token_limit()
+    sampling = body.sampling(max_tokens=limit)
+    messages = [message.as_template_input(i) for i, message in enumerate(body.messages)]
+    prompt = await service.encode_chat(messages, body.chat_template_kwargs or {})
+    param = "messages" if limit is None else "max_tokens"
+    service.check_length(len(prompt), limit, param)
+    if limit is None:
+        sampling = replace(sampling, max_tokens=service.max_model_len - len(prompt))
+    return await service.start(response_id, [prompt], sampling, body, arrival_s=arrival_s)
+
+
+async def _respond(
+    request: Request, body: GenerationBody, generation: Generation, writer: Writer
+) -> Response:
+    if body.stream:
+        return StreamResponse(generation, writer, errors.from_exception)
+    return await whole_response(generation, writer, request.receive)
+
+
+def _usage_options(body: GenerationBody) -> UsageOptions:
+    return UsageOptions(body.include_usage, body.continuous_usage)
+
+
+def _schema(kind: type[GenerationBody]) -> dict[str, object]:
+    """The request schema for /docs; bodies are parsed by hand for speed and clear refusals."""
+    content = {"application/json": {"schema": kind.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,137 @@
+"""What the routes share: the engine, the tokenizer, and the way from a request to a Generation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.async_engine import AsyncEngine
+from engine.config import EngineConfig
+from engine.errors import RequestError
+from engine.metrics.http import HttpMetrics
+from engine.metrics.registry import MetricRegistry
+from engine.sampling_params import SamplingParams
+from engine.sequence import Sequence as EngineSequence
+from engine.serve.admin import LiveKnobs
+from engine.serve.choices import Choice
+from engine.serve.generation import Generation
+from engine.serve.protocol import MAX_CHOICES, GenerationBody
+from engine.tokenizer import Tokenizer
+
+_LONG_TEXT_CHARS = 16_384
+"""Texts from here on are tokenized beside the event loop, which must keep streaming."""
+
+
+@dataclass
+class Service:
+    """One served model. facts are the constant fields of /server_info."""
+
+    config: EngineConfig
+    engine: AsyncEngine
+    tokenizer: Tokenizer
+    registry: MetricRegistry
+    http_metrics: HttpMetrics
+    knobs: LiveKnobs
+    served_model_name: str
+    max_model_len: int
+    vocab_size: int
+    facts: dict[str, Any] = field(default_factory=dict)
+    api_key: str | None = None
+    enable_admin: bool = False
+    started_unix_s: float = field(default_factory=time.time)
+    instance_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a request for another model."""
+        if name is not None and name != self.served_model_name:
+            raise RequestError(
+                f"the model {name!r} is not served here; this server has "
+                f"{self.served_model_name!r}",
+                param="model",
+                code="model_not_found",
+                status=404,
+            )
+
+    async def encode(self, text: str) -> list[int]:
+        """Token ids of a plain prompt."""
+        if len(text) < _LONG_TEXT_CHARS:
+            return self.tokenizer.encode(text)
+        return await asyncio.to_thread(self.tokenizer.encode, text)
+
+    async def encode_chat(
+        self, messages: list[dict[str, Any]], variables: dict[str, Any]
+    ) -> list[int]:
+        """Token ids of a conversation."""
+        if sum(len(message["content"]) for message in messages) < _LONG_TEXT_CHARS:
+            return self.tokenizer.chat_prompt(messages, variables)
+        return await asyncio.to_thread(self.tokenizer.chat_prompt, messages, variables)
+
+    def check_token_ids(self, token_ids: Sequence[int]) -> None:
+        """Refuse ids outside the vocabulary."""
+        lowest, highest = min(token_ids), max(token_ids)
+        if lowest < 0 or highest >= self.vocab_size:
+            wrong = lowest if lowest < 0 else highest
+            raise RequestError(
+                f"prompt has the token id {wrong}, outside 0 to {self.vocab_size - 1}",
+                param="prompt",
+            )
+
+    def check_length(self, prompt_tokens: int, max_tokens: int | None, param: str) -> None:
+        """Refuse what can never fit max_model_len."""
+        wanted = prompt_tokens + (1 if max_tokens is None else max_tokens)
+        if wanted > self.max_model_len:
+            raise RequestError(
+                f"this model's maximum context length is {self.max_model_len} tokens, but the "
+                f"request has {prompt_tokens} in the prompt and asks for "
+                f"{'at least 1' if max_tokens is None else max_tokens} more",
+                param=param,
+                code="context_length_exceeded",
+            )
+
+    async def start(
+        self,
+        response_id: str,
+        prompts: Sequence[list[int]],
+        sampling: SamplingParams,
+        body: GenerationBody,
+        *,
+        arrival_s: float,
+    ) -> Generation:
+        """Queue every choice of every prompt; RequestError when the engine refuses one."""
+        per_prompt = body.num_choices_per_prompt
+        if len(prompts) * per_prompt > MAX_CHOICES:
+            raise RequestError(
+                f"a request may have at most {MAX_CHOICES} outputs (prompts × n), got "
+                f"{len(prompts) * per_prompt}",
+                param="n",
+            )
+        choices: list[Choice] = []
+        sequences: list[EngineSequence] = []
+        for prompt in prompts:
+            for number in range(per_prompt):
+                index = len(choices)
+                own = _own_seed(sampling, number)
+                request_id = f"{response_id}-{index}"
+                choices.append(Choice(index, request_id, own, self.tokenizer.detokenizer()))
+                sequences.append(
+                    new_sequence(request_id, prompt, own, arrival_s, body.cache_salt)
+                )
+        stream = await self.engine.submit(sequences)
+        return Generation(
+            self.engine,
+            stream,
+            choices,
+            num_prompt_tokens=sum(map(len, prompts)),
+            choices_per_prompt=per_prompt,
+        )
+
+
+def _own_seed(sampling: SamplingParams, number: int) -> SamplingParams:
+    """The n outputs of a seeded request differ, and each is reproducible."""
+    if number == 0 or sampling.seed is None:
+        return sampling
+    return replace(sampling, seed=sampling.seed + number)
