@@ -6,10 +6,12 @@ signal, running requests fail, connections close, and the process ends within se
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import signal
 import socket
-from collections.abc import Callable
-from types import FrameType
+import threading
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,6 +22,7 @@ _GRACE_S = 2
 """How long open connections may take to end after a signal."""
 
 _BACKLOG = 2048
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -82,8 +85,16 @@ class Server(uvicorn.Server):
         self._on_signal()
         await super().shutdown(sockets=sockets)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        # uvicorn raises the signal again after its shutdown, which would end in a traceback or a
-        # status that looks like a crash; a requested stop is a success.
-        self._captured_signals.clear()
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but the signal is not raised again afterwards: a requested stop is a
+        success, not a death by signal."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
