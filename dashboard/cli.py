@@ -1,0 +1,163 @@
+"""`dashboard serve`: checks what it was told, then becomes the Streamlit server.
+
+One process: no child can be orphaned, Ctrl-C and SIGTERM end it. Every fault of the user is found
+before the server starts and told in one sentence with exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from dashboard.settings import DEFAULT_DATABASE, Settings, configure
+from tuner.errors import UserError
+
+READY_TIMEOUT_S = 60.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    try:
+        settings = _settings(args)
+        port = _free_port(args.host, args.port)
+    except UserError as fault:
+        print(f"dashboard: {fault}", file=sys.stderr)
+        return 2
+    return _serve(settings, args.host, port)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dashboard", description="Live overview, diagnosis and studies of an LLM server."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="serve the dashboard over HTTP")
+    add = serve.add_argument
+    add("--url", help="engine to watch, e.g. http://127.0.0.1:8000 (its /metrics is scraped)")
+    add("--prometheus", metavar="URL", help="read a Prometheus server instead of scraping")
+    add(
+        "--database",
+        default=DEFAULT_DATABASE,
+        help=f"studies to show: file or SQLAlchemy URL, opened read-only (default {DEFAULT_DATABASE})",
+    )
+    add(
+        "--slo",
+        action="append",
+        default=[],
+        metavar="SLO",
+        help="objective to judge by, e.g. 'ttft_p95<500ms' (quoted; may be given again)",
+    )
+    add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    add("--port", type=int, default=8501, help="port to listen on; 0 takes a free one (8501)")
+    add(
+        "--refresh",
+        type=float,
+        default=2.0,
+        metavar="SECONDS",
+        help="how often live figures are read again (default 2)",
+    )
+    return parser
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    if args.url and args.prometheus:
+        raise UserError("--url and --prometheus exclude each other: give the one to read from")
+    if not 0.5 <= args.refresh <= 300:
+        raise UserError(f"--refresh {args.refresh:g} is out of range: 0.5 to 300 seconds")
+    _check_slos(args.slo)
+    return Settings(
+        url=_base_url("--url", args.url),
+        prometheus=_base_url("--prometheus", args.prometheus),
+        database=args.database,
+        slos=tuple(args.slo),
+        refresh_s=args.refresh,
+    )
+
+
+def _base_url(flag: str, text: str | None) -> str | None:
+    """http(s)://host[:port][/path], no trailing slash; a pasted /metrics or /v1 is dropped."""
+    if text is None:
+        return None
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError as fault:
+        raise UserError(f"{flag} {text!r} is not a URL ({fault})") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise UserError(f"{flag} {text!r} is not a URL: expected http://host:port")
+    path = parts.path.rstrip("/")
+    if flag == "--url":
+        path = path.removesuffix("/metrics").removesuffix("/v1")
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _check_slos(texts: Sequence[str]) -> None:
+    if texts:
+        from tuner.slo import parse_slos
+
+        parse_slos(texts)
+
+
+def _free_port(host: str, port: int) -> int:
+    """The port to serve on (0: one the system picks); UserError when it cannot be had."""
+    if not 0 <= port <= 65535:
+        raise UserError(f"--port {port} is out of range: 0 to 65535")
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return int(probe.getsockname()[1])
+    except socket.gaierror:
+        raise UserError(f"--host {host!r} is not an address of this machine") from None
+    except OSError as fault:
+        raise UserError(
+            f"cannot listen on {host}:{port} ({fault.strerror}): choose another --port"
+        ) from None
+
+
+def _serve(settings: Settings, host: str, port: int) -> int:
+    configure(settings)
+    from streamlit.web import cli as streamlit_cli
+
+    from dashboard.theme import server_flags
+
+    app = Path(__file__).with_name("app.py")
+    threading.Thread(target=_announce, args=(settings, host, port), daemon=True).start()
+    arguments = ["run", str(app), *server_flags(host, port)]
+    try:
+        streamlit_cli.main(arguments, prog_name="dashboard", standalone_mode=False)
+    except (KeyboardInterrupt, SystemExit):
+        return 0
+    return 0
+
+
+def _announce(settings: Settings, host: str, port: int) -> None:
+    """Print the ready line once the server answers."""
+    shown = f"[{host}]" if ":" in host else host
+    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)
+    deadline_s = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            urllib.request.urlopen(f"http://{reached}:{port}/_stcore/health", timeout=2).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+            continue
+        target = settings.target or "none"
+        print(
+            f"ready: http://{shown}:{port}  target={target} database={settings.database}",
+            flush=True,
+        )
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

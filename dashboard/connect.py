@@ -1,0 +1,76 @@
+"""What the pages read from, opened once per process: the metric source and the database.
+
+The database is opened read-only, so a page can neither create, migrate nor lock it; a fault is a
+sentence for the page (`Unavailable`), never an exception that reaches the user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.settings import Settings, current
+from storage import Database, StorageError, open_database
+from storage.sources import open_source
+from storage.sources.base import MetricSource
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """Why there is nothing to show, and the command or step that changes it."""
+
+    title: str
+    hint: str
+
+
+def metric_source() -> MetricSource | None:
+    """The live source of this process; None when no target was given."""
+    settings = current()
+    if not settings.target:
+        return None
+    return _source(settings.url, settings.prometheus)
+
+
+@st.cache_resource(show_spinner=False)
+def _source(url: str | None, prometheus: str | None) -> MetricSource:
+    return open_source(url=url, prometheus=prometheus)
+
+
+def database() -> Database | Unavailable:
+    settings = current()
+    try:
+        return _database(settings.database, _identity(settings))
+    except StorageError as fault:
+        if _file(settings.database) is not None and _identity(settings) is None:
+            return Unavailable(
+                "No database yet",
+                f"{settings.database} does not exist. `tuner bench`, `tuner sweep` and "
+                "`tuner optimize` create it; this page finds it by itself.",
+            )
+        return Unavailable("The database cannot be read", str(fault))
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _database(location: str, identity: tuple[int, int] | None) -> Database:
+    return open_database(location, read_only=True)
+
+
+def _identity(settings: Settings) -> tuple[int, int] | None:
+    """(device, inode) of a database file, so that a replaced file is opened anew."""
+    path = _file(settings.database)
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _file(location: str) -> Path | None:
+    """The file behind a bare path or a sqlite URL; None for a database server."""
+    if location.startswith("sqlite:///"):
+        return Path(location.removeprefix("sqlite:///"))
+    return None if "://" in location else Path(location)

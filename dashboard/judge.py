@@ -1,0 +1,73 @@
+"""Which SLO clauses live histograms can judge, and how a latency stands against one.
+
+Only percentile and mean clauses on latencies the engine exports; the quantile comes from buckets,
+so the word on the page is "meets" or "misses", not the tuner's verdict on request records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboard.live import LATENCIES, Latency
+from tuner.slo import Clause, parse_slos
+
+MIN_SAMPLES_PER_TAIL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySlo:
+    """quantile in (0, 1), None for the mean; bound in seconds."""
+
+    name: str
+    quantile: float | None
+    bound_s: float
+    text: str
+
+    def verdict(self, latency: Latency) -> tuple[str, str]:
+        """(word, tone). Too few requests to have seen the tail is said, never passed."""
+        if not latency.mean.ok:
+            return "no traffic" if latency.mean.outcome == "no_traffic" else "no data", "neutral"
+        if self.quantile is None:
+            met = (latency.mean.value or 0.0) <= self.bound_s
+            return ("meets", "good") if met else ("misses", "bad")
+        total = latency.mean.samples
+        if total * (1 - self.quantile) < MIN_SAMPLES_PER_TAIL:
+            return f"few (n={total})", "neutral"
+        return self._by_share(latency)
+
+    def _by_share(self, latency: Latency) -> tuple[str, str]:
+        from dashboard.live import attainment
+
+        share = attainment(latency.buckets, self.bound_s)
+        if share is None or self.quantile is None:
+            return "no data", "neutral"
+        low, high = share
+        if low >= self.quantile:
+            return "meets", "good"
+        if high < self.quantile:
+            return "misses", "bad"
+        return "at the bound", "warn"
+
+
+def latency_slos(texts: Sequence[str]) -> list[LatencySlo]:
+    return [slo for clause in _clauses(texts) if (slo := _live(clause)) is not None]
+
+
+def unjudged(texts: Sequence[str]) -> list[str]:
+    """Clauses that live metrics cannot judge, as the user wrote them."""
+    return [str(clause) for clause in _clauses(texts) if _live(clause) is None]
+
+
+def _clauses(texts: Sequence[str]) -> Sequence[Clause]:
+    return parse_slos(texts).clauses if texts else ()
+
+
+def _live(clause: Clause) -> LatencySlo | None:
+    if clause.metric not in LATENCIES or not clause.op.startswith("<"):
+        return None
+    if clause.stat == "mean":
+        return LatencySlo(clause.metric, None, clause.bound, str(clause))
+    if clause.quantile is None:
+        return None
+    return LatencySlo(clause.metric, clause.quantile, clause.bound, str(clause))

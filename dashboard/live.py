@@ -1,0 +1,254 @@
+"""One reading of everything the overview shows, from any metric source and engine dialect.
+
+Names are resolved against what the target exports now, with the peers' and older names as
+fall-backs; a metric that no name resolves is a NO_DATA reading that says which one is missing. Once
+the source is unreachable nothing more is asked of it, so a page never waits for 30 timeouts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from storage.sources.base import MetricSource, Outcome, Reading, SourceStatus
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
+    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
+    "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
+    "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
+    "generation_tokens": ("vllm:generation_tokens_total", "sglang:generation_tokens_total"),
+    "finished": ("vllm:request_success_total", "sglang:num_requests_total"),
+    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
+    "prefix_queries": (
+        "vllm:prefix_cache_queries_total",
+        "vllm:gpu_prefix_cache_queries_total",
+        "sglang:prompt_tokens_total",
+    ),
+    "prefix_hits": (
+        "vllm:prefix_cache_hits_total",
+        "vllm:gpu_prefix_cache_hits_total",
+        "sglang:cached_tokens_total",
+    ),
+    "rejections": ("vllm:admission_rejections_total",),
+    "binding_limit": ("slotune:step_binding_limit_total",),
+    "ttft": ("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"),
+    "tpot": (
+        "vllm:request_time_per_output_token_seconds",
+        "sglang:time_per_output_token_seconds",
+    ),
+    "itl": (
+        "vllm:inter_token_latency_seconds",
+        "vllm:time_per_output_token_seconds",
+        "sglang:inter_token_latency_seconds",
+    ),
+    "e2e": ("vllm:e2e_request_latency_seconds", "sglang:e2e_request_latency_seconds"),
+    "queue": ("vllm:request_queue_time_seconds", "sglang:queue_time_seconds"),
+    "prefill": ("vllm:request_prefill_time_seconds",),
+}
+LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue", "prefill")
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+class Watched:
+    """A source seen through one look: names resolved once, and silent once it is unreachable."""
+
+    def __init__(self, source: MetricSource) -> None:
+        self._source = source
+        self._unreachable: Reading | None = None
+        self.status = source.status()
+        self.names: frozenset[str] = source.names()
+
+    def resolve(self, signal: str) -> str | None:
+        """The exported name of a signal; a histogram by its base name."""
+        for name in _NAMES[signal]:
+            if name in self.names or f"{name}_bucket" in self.names:
+                return name
+        return None
+
+    def ask(self, signal: str, question: Callable[[MetricSource, str], Reading]) -> Reading:
+        if self._unreachable is not None:
+            return self._unreachable
+        name = self.resolve(signal)
+        if name is None and self.names:
+            wanted = _NAMES[signal][0]
+            return Reading(Outcome.NO_DATA, query=wanted, reason=f"{wanted} is not exported")
+        reading = question(self._source, name or _NAMES[signal][0])
+        if reading.outcome is Outcome.UNREACHABLE:
+            self._unreachable = reading
+        return reading
+
+    def breakdown(self, signal: str, by: str, window_s: float | None) -> dict[str, Reading]:
+        name = self.resolve(signal)
+        if name is None or self._unreachable is not None:
+            return {}
+        return self._source.breakdown(name, by, window_s)
+
+    def buckets(self, signal: str, window_s: float) -> dict[str, Reading]:
+        """Increase of each cumulative bucket of a histogram over the window, by `le`."""
+        name = self.resolve(signal)
+        if name is None or self._unreachable is not None:
+            return {}
+        return self._source.breakdown(f"{name}_bucket", "le", window_s)
+
+    def info(self, name: str) -> dict[str, str]:
+        return {} if self._unreachable is not None else self._source.info(name) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What is being watched. engine is "" where the exposition does not tell."""
+
+    engine: str
+    models: tuple[str, ...]
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One latency histogram over the window; quantiles by q, buckets cumulative by bound (s)."""
+
+    name: str
+    mean: Reading
+    quantiles: Mapping[float, Reading]
+    buckets: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All live figures of one look. Rates are per second over window_s."""
+
+    at_s: float
+    window_s: float
+    status: SourceStatus
+    identity: Identity
+    running: Reading
+    waiting: Reading
+    kv_usage: Reading
+    finished: Reading
+    prompt_rate: Reading
+    generation_rate: Reading
+    prefix_hit_rate: Reading
+    preemptions: Reading
+    rejections: Reading
+    binding: Mapping[str, Reading]
+    latencies: Mapping[str, Latency] = field(default_factory=dict)
+
+
+def take(source: MetricSource, window_s: float) -> Snapshot:
+    """Read everything once; never raises for missing or bad data."""
+    watched = Watched(source)
+    running = watched.ask("running", lambda s, n: s.gauge(n, agg="sum"))
+    return Snapshot(
+        at_s=time.time(),
+        window_s=window_s,
+        status=watched.status,
+        identity=_identity(watched),
+        running=running,
+        waiting=watched.ask("waiting", lambda s, n: s.gauge(n, agg="sum")),
+        kv_usage=watched.ask("kv_usage", lambda s, n: s.gauge(n, agg="max")),
+        finished=watched.ask("finished", lambda s, n: s.rate(n, window_s)),
+        prompt_rate=watched.ask("prompt_tokens", lambda s, n: s.rate(n, window_s)),
+        generation_rate=watched.ask("generation_tokens", lambda s, n: s.rate(n, window_s)),
+        prefix_hit_rate=_hit_rate(watched, window_s),
+        preemptions=watched.ask("preemptions", lambda s, n: s.increase(n, window_s)),
+        rejections=watched.ask("rejections", lambda s, n: s.increase(n, window_s)),
+        binding=watched.breakdown("binding_limit", "reason", window_s),
+        latencies={name: _latency(watched, name, window_s) for name in LATENCIES},
+    )
+
+
+def binding_shares(binding: Mapping[str, Reading]) -> list[tuple[str, float]]:
+    """(reason, share of steps) largest first; empty without steps in the window."""
+    steps = {reason: reading.value or 0.0 for reason, reading in binding.items() if reading.ok}
+    total = sum(steps.values())
+    if total <= 0:
+        return []
+    shares = [(reason, count / total) for reason, count in steps.items() if count > 0]
+    return sorted(shares, key=lambda share: -share[1])
+
+
+def attainment(
+    buckets: tuple[tuple[float, float], ...], bound_s: float
+) -> tuple[float, float] | None:
+    """Least and greatest share of observations ≤ bound_s that the buckets allow; None if empty."""
+    if not buckets or buckets[-1][1] <= 0:
+        return None
+    total = buckets[-1][1]
+    low = max((count for bound, count in buckets if bound <= bound_s), default=0.0)
+    high = min((count for bound, count in buckets if bound >= bound_s), default=total)
+    return min(1.0, low / total), min(1.0, high / total)
+
+
+def chart_points(
+    source: MetricSource, signal: str, *, span_s: float, window_s: float, q: float | None = None
+) -> list[tuple[float, float | None]]:
+    """(Unix seconds, value) of a signal over the last span_s; gaps where nothing was measured."""
+    watched = Watched(source)
+    name = watched.resolve(signal)
+    if name is None:
+        return []
+    end_s = time.time()
+    step_s = max(source.scrape_interval_s, span_s / 120)
+    gauges = ("running", "waiting", "kv_usage")
+    kind = "quantile" if q is not None else "gauge" if signal in gauges else "rate"
+    return source.range(
+        kind,  # type: ignore[arg-type]
+        name,
+        start_s=end_s - span_s,
+        end_s=end_s,
+        step_s=step_s,
+        window_s=window_s,
+        q=q or 0.95,
+    )
+
+
+def _hit_rate(watched: Watched, window_s: float) -> Reading:
+    queries = watched.ask("prefix_queries", lambda s, n: s.increase(n, window_s))
+    hits = watched.ask("prefix_hits", lambda s, n: s.increase(n, window_s))
+    for reading in (queries, hits):
+        if not reading.ok:
+            return reading
+    if not queries.value:
+        return Reading(
+            Outcome.NO_TRAFFIC, query=hits.query, window_s=window_s, reason="no token was looked up"
+        )
+    return Reading(
+        Outcome.VALUE,
+        value=(hits.value or 0.0) / queries.value,
+        query=f"{hits.query} / {queries.query}",
+        window_s=window_s,
+        samples=int(queries.value),
+        at_s=queries.at_s,
+    )
+
+
+def _latency(watched: Watched, signal: str, window_s: float) -> Latency:
+    mean = watched.ask(signal, lambda s, n: s.mean(n, window_s))
+    quantiles = {
+        q: watched.ask(signal, lambda s, n, q=q: s.quantile(n, q, window_s))  # type: ignore[misc]
+        for q in QUANTILES
+    }
+    counts = watched.buckets(signal, window_s) if mean.ok else {}
+    pairs = sorted(
+        (float(le.replace("+Inf", "inf")), reading.value)
+        for le, reading in counts.items()
+        if reading.ok and reading.value is not None
+    )
+    return Latency(signal, mean, quantiles, tuple(pairs))
+
+
+def _identity(watched: Watched) -> Identity:
+    prefixes = {name.split(":", 1)[0] for name in watched.names if ":" in name}
+    engine = next(
+        (
+            label
+            for prefix, label in (("slotune", "slotune"), ("vllm", "vLLM"), ("sglang", "SGLang"))
+            if prefix in prefixes
+        ),
+        "",
+    )
+    models = tuple(sorted(watched.breakdown("running", "model_name", None)))
+    config = watched.info("vllm:cache_config_info") | watched.info("slotune:scheduler_config_info")
+    return Identity(engine, tuple(model for model in models if model), config)

@@ -1,0 +1,38 @@
+"""What `dashboard serve` was told: one frozen value for the whole process.
+
+The command line sets it before Streamlit starts; pages only read it. Without a command line
+(`streamlit run dashboard/app.py`) the defaults hold: no target, the default database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_DATABASE = "slotune.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """url and prometheus exclude each other; both None means that nothing live is watched."""
+
+    url: str | None = None
+    prometheus: str | None = None
+    database: str = DEFAULT_DATABASE
+    slos: tuple[str, ...] = ()
+    refresh_s: float = 2.0
+
+    @property
+    def target(self) -> str:
+        return self.url or self.prometheus or ""
+
+
+_current = Settings()
+
+
+def current() -> Settings:
+    return _current
+
+
+def configure(settings: Settings) -> None:
+    global _current
+    _current = settings

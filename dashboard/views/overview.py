@@ -1,0 +1,278 @@
+"""Overview: what the engine does now, in one screen, every figure with window and samples.
+
+Figures tick in one fragment, charts in another with a slower beat; neither reruns the page.
+"""
+
+from __future__ import annotations
+
+import time
+
+import streamlit as st
+
+from dashboard import charts, live, markup
+from dashboard.connect import metric_source
+from dashboard.format import duration, number, provenance, scaled, show
+from dashboard.judge import LatencySlo, latency_slos, unjudged
+from dashboard.live import Snapshot
+from dashboard.settings import current
+from storage.sources.base import MetricSource, Outcome, Reading
+
+WINDOWS_S = {"1 min": 60.0, "5 min": 300.0, "15 min": 900.0}
+LATENCY_NAMES = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "itl": "ITL",
+    "e2e": "End to end",
+    "queue": "Queue",
+    "prefill": "Prefill",
+}
+LATENCY_MEANING = {
+    "ttft": "arrival → first token",
+    "tpot": "per request, after the first token",
+    "itl": "between consecutive tokens",
+    "e2e": "arrival → end",
+    "queue": "queued → first scheduled",
+    "prefill": "first scheduled → first token",
+}
+LIMITS = {
+    "kv_pressure": ("s0", "KV cache: preempting, or nearly full with requests waiting"),
+    "seq_cap": ("s1", "max_num_seqs: every slot taken with requests waiting"),
+    "token_budget": ("s2", "chunk_size: the step's token budget is used up"),
+    "deferred": ("s3", "deferred: waiting for adapters, transfers or grammars"),
+    "underloaded": ("s4", "nothing waits: the engine takes all that comes"),
+    "other": ("neutral", "none of the known limits"),
+}
+
+
+def page() -> None:
+    source = metric_source()
+    if source is None:
+        st.html(
+            markup.message(
+                "No target",
+                "Start with `dashboard serve --url http://127.0.0.1:8000` to watch an engine, or "
+                "with --prometheus URL. Studies are shown without a target.",
+            )
+        )
+        return
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    with right:
+        chosen = st.segmented_control(
+            "Window", list(WINDOWS_S), default="1 min", label_visibility="collapsed", key="window"
+        )
+    window_s = max(WINDOWS_S[chosen or "1 min"], 4 * source.scrape_interval_s)
+    with left:
+        st.html(
+            markup.heading("Overview", f"rates and latencies over the last {duration(window_s)}")
+        )
+    st.fragment(_figures, run_every=current().refresh_s)(source, window_s)
+    st.fragment(_charts, run_every=max(5.0, current().refresh_s))(source, window_s)
+
+
+def _figures(source: MetricSource, window_s: float) -> None:
+    snapshot = live.take(source, window_s)
+    blocks = [_status_line(snapshot)]
+    if not snapshot.status.up:
+        blocks.append(_down(snapshot))
+    blocks += [markup.tiles(_tiles(snapshot)), _binding(snapshot), _latency_table(snapshot)]
+    st.html('<div class="stack">' + "".join(blocks) + "</div>")
+
+
+def _status_line(snapshot: Snapshot) -> str:
+    status, identity = snapshot.status, snapshot.identity
+    state = markup.pill("up", "good") if status.up else markup.pill("down", "bad")
+    pairs = [("target", f'<span class="mono">{markup.escape(current().target)}</span>')]
+    pairs.append(("engine", markup.escape(identity.engine or "unknown")))
+    pairs.append(("model", markup.escape(", ".join(identity.models) or "unknown")))
+    if status.process_start_s:
+        pairs.append(("running for", duration(snapshot.at_s - status.process_start_s)))
+    age = "–" if status.age_s is None else duration(status.age_s)
+    stale = status.age_s is not None and status.age_s > 3 * status.scrape_interval_s
+    pairs.append(("data age", markup.pill(age, "warn") if stale else markup.escape(age)))
+    pairs.append(("read every", duration(status.scrape_interval_s)))
+    pairs.append(("at", time.strftime("%H:%M:%S UTC", time.gmtime(snapshot.at_s))))
+    return f'<div class="statusline">{state}{markup.definition(pairs)}</div>'
+
+
+def _down(snapshot: Snapshot) -> str:
+    reason = snapshot.status.reason or "the last read failed"
+    return markup.message(
+        "The target does not answer",
+        f"{reason}. Reading goes on; figures return by themselves when it does.",
+        "bad",
+    )
+
+
+def _tiles(snapshot: Snapshot) -> list[str]:
+    cap = snapshot.identity.config.get("max_num_seqs", "")
+    of_cap = f'<span class="of">of {markup.escape(cap)}</span>' if cap else ""
+
+    def tile(
+        label: str,
+        reading: Reading,
+        unit: str,
+        note: str = "",
+        extra: str = "",
+        counted: str = "samples",
+    ) -> str:
+        provided = provenance(reading, counted)
+        text = f"{provided} · {note}" if note and reading.ok else provided
+        extra = extra if reading.ok else ""
+        hover = reading.query if reading.ok else f"{reading.reason} {reading.query}".strip()
+        return markup.tile(label, show(reading, unit), text, hover, extra)  # type: ignore[arg-type]
+
+    return [
+        tile("Running", snapshot.running, "seq", extra=of_cap),
+        tile("Waiting", snapshot.waiting, "req"),
+        tile("KV cache in use", snapshot.kv_usage, "ratio", _kv_size(snapshot)),
+        tile("Requests finished", snapshot.finished, "req/s"),
+        tile("Prompt tokens", snapshot.prompt_rate, "tok/s"),
+        tile("Generated tokens", snapshot.generation_rate, "tok/s"),
+        tile("Prefix cache hits", snapshot.prefix_hit_rate, "ratio", counted="tok"),
+        tile("Preemptions", snapshot.preemptions, "events"),
+    ]
+
+
+def _kv_size(snapshot: Snapshot) -> str:
+    config = snapshot.identity.config
+    try:
+        blocks, size = int(config["num_gpu_blocks"]), int(config["block_size"])
+    except (KeyError, ValueError):
+        return ""
+    return f"of {number(blocks * size)} tok"
+
+
+def _binding(snapshot: Snapshot) -> str:
+    shares = live.binding_shares(snapshot.binding)
+    window = f"share of steps, last {duration(snapshot.window_s)}"
+    if not snapshot.binding:
+        text = (
+            "not exported by this engine (slotune:step_binding_limit); the diagnosis page infers it"
+            if snapshot.status.up
+            else "no data"
+        )
+        return _panel("Binding limit", window, f'<span class="sub">{text}</span>')
+    if not shares:
+        return _panel("Binding limit", window, '<span class="sub">no traffic: no step ran</span>')
+    name, share = shares[0]
+    meaning = LIMITS.get(name, ("neutral", name))[1]
+    steps = sum(reading.value or 0 for reading in snapshot.binding.values() if reading.ok)
+    tones = {reason: tone for reason, (tone, _) in LIMITS.items()}
+    body = (
+        f"<div><b>{markup.escape(name)}</b> {share * 100:.0f} % "
+        f'<span class="sub">{markup.escape(meaning)}</span></div>'
+        + markup.stacked_bar(shares, tones)
+    )
+    return _panel("Binding limit", f"{window} · n={steps:,.0f} steps", body)
+
+
+def _panel(title: str, note: str, body: str) -> str:
+    return (
+        f'<div class="panel"><div class="head"><b>{markup.escape(title)}</b>'
+        f'<span class="sub">{markup.escape(note)}</span></div>{body}</div>'
+    )
+
+
+def _latency_table(snapshot: Snapshot) -> str:
+    slos = latency_slos(current().slos)
+    head = ["Latency, by the engine", "mean", "p50", "p95", "p99", "n", "SLO", "attained", "now"]
+    rows = [_latency_row(latency, slos) for latency in snapshot.latencies.values()]
+    left_out = unjudged(current().slos)
+    note = (
+        f'<div class="sub">Not judged from live metrics: {markup.escape(", ".join(left_out))}. '
+        "<code>tuner bench</code> judges every clause per request.</div>"
+        if left_out
+        else ""
+    )
+    return markup.table(head, rows, numeric=(1, 2, 3, 4, 5, 7)) + note
+
+
+def _latency_row(latency: live.Latency, slos: list[LatencySlo]) -> list[str]:
+    name = LATENCY_NAMES[latency.name]
+    meaning = LATENCY_MEANING[latency.name]
+    mine = [slo for slo in slos if slo.name == latency.name]
+    cells = [f'{name} <span class="sub">{meaning}</span>', markup.shown(show(latency.mean, "s"))]
+    for reading in latency.quantiles.values():
+        cells.append(markup.shown(show(reading, "s")) if latency.mean.ok else "")
+    cells.append(f"{latency.mean.samples:,}" if latency.mean.ok else "–")
+    cells.append(
+        "<br>".join(markup.escape(slo.text) for slo in mine) or '<span class="sub">–</span>'
+    )
+    cells.append("<br>".join(_attained(latency, slo) for slo in mine))
+    cells.append("<br>".join(markup.pill(*slo.verdict(latency)) for slo in mine))
+    return cells
+
+
+def _attained(latency: live.Latency, slo: LatencySlo) -> str:
+    share = live.attainment(latency.buckets, slo.bound_s)
+    if share is None:
+        return "–"
+    low, high = (scaled(edge, "ratio")[0] for edge in share)
+    return f"{low} %" if low == high else f"{low}–{high} %"
+
+
+def _charts(source: MetricSource, window_s: float) -> None:
+    if not source.status().up and source.gauge("up").outcome is Outcome.UNREACHABLE:
+        return
+    span_s = max(300.0, 3 * window_s)
+    rate_window_s = max(15.0, 4 * source.scrape_interval_s)
+    slos = latency_slos(current().slos)
+
+    def points(signal: str, q: float | None = None) -> charts.Points:
+        return live.chart_points(source, signal, span_s=span_s, window_s=rate_window_s, q=q)
+
+    def bound(name: str) -> float | None:
+        return next((slo.bound_s for slo in slos if slo.name == name), None)
+
+    specs = [
+        ("Requests", "req, now", {"running": points("running"), "waiting": points("waiting")}, {}),
+        ("KV cache in use", "%", {"KV": points("kv_usage")}, {"scale": 100.0, "top": 100.0}),
+        (
+            "Token rate",
+            "tok/s",
+            {"prompt": points("prompt_tokens"), "generated": points("generation_tokens")},
+            {},
+        ),
+        (
+            "TTFT",
+            "ms",
+            {"p50": points("ttft", 0.5), "p95": points("ttft", 0.95)},
+            {"scale": 1e3, "bound": bound("ttft")},
+        ),
+        (
+            "ITL",
+            "ms",
+            {"p50": points("itl", 0.5), "p95": points("itl", 0.95)},
+            {"scale": 1e3, "bound": bound("itl")},
+        ),
+        ("Preemptions", "events/s", {"preemptions": points("preemptions")}, {}),
+    ]
+    st.html(
+        markup.heading(
+            f"Last {duration(span_s)}",
+            f"rates and quantiles over a sliding {duration(rate_window_s)}; "
+            "gaps: nothing measured; dashed: SLO",
+        )
+    )
+    columns = [column for _ in range(2) for column in st.columns(3)]
+    for column, (title, unit, series, options) in zip(columns, specs, strict=True):
+        with column:
+            _chart(title, unit, series, options)
+
+
+def _chart(
+    title: str, unit: str, series: dict[str, charts.Points], options: dict[str, float | None]
+) -> None:
+    latest = next(
+        (value for _, value in reversed(next(iter(series.values()))) if value is not None), None
+    )
+    empty = "" if latest is not None else "nothing measured"
+    st.html(
+        f'<div class="charttitle"><b>{markup.escape(title)}</b>'
+        f"<span>{markup.escape(empty or unit)}</span></div>"
+    )
+    st.altair_chart(
+        charts.time_series(series, unit, **options),  # type: ignore[arg-type]
+        width="stretch",
+        key=f"chart-{title}",
+    )
