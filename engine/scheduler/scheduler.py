@@ -1,0 +1,353 @@
+"""Continuous batching with chunked prefill under one token budget, and preemption by recompute.
+
+`schedule` gives every running sequence what it lacks, those with one pending token first, and then
+admits waiting ones; `postprocess` appends what was sampled. Invariants: at most max_num_seqs run,
+at most chunk_size tokens are scheduled, the oldest running sequence always gets its blocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from engine.config import SchedulerConfig
+from engine.errors import RequestError
+from engine.kvcache.blocks import BlockPool
+from engine.kvcache.manager import KVCacheManager
+from engine.scheduler import admission
+from engine.scheduler.plan import BindingLimit, ScheduledSeq, StepOutput, StepPlan
+from engine.sequence import FinishReason, Sequence, SequenceStatus
+from engine.stats import FinishedStats, PrefillStats
+
+KV_PRESSURE_USAGE = 0.95
+TOKEN_BUDGET_SHARE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One sampled token of one request; finish_reason is set with its last."""
+
+    request_id: str
+    token_id: int
+    finish_reason: FinishReason | None
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    num_output_tokens: int
+
+
+@dataclass(slots=True)
+class Observations:
+    """What happened since they were last taken, for the metrics."""
+
+    prefilled: list[PrefillStats]
+    itl_s: list[float]
+    finished: list[FinishedStats]
+    num_preemptions: int = 0
+    num_preempted_tokens: int = 0
+    prefix_query_tokens: int = 0
+    prefix_hit_tokens: int = 0
+
+
+class Scheduler:
+    """Decides every step. Single-threaded; the clock gives seconds and is handed in."""
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        eos_token_ids: frozenset[int],
+        clock: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self.eos_token_ids = eos_token_ids
+        self.clock = clock
+        self.pool = BlockPool(config.num_kv_blocks, config.kv_blocks_cap)
+        self.kv = KVCacheManager(
+            self.pool, config.block_size, enable_prefix_caching=config.enable_prefix_caching
+        )
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self._sequences: dict[str, Sequence] = {}
+        self._next_seq_id = 0
+        self._released: list[int] = []
+        self._preempted: list[int] = []
+        self._kv_blocked = False
+        self._seen = Observations([], [], [])
+
+    # -- requests ----------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    @property
+    def num_unfinished(self) -> int:
+        return len(self._sequences)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a request, or raise RequestError: 400 impossible, 503 queue full."""
+        if sequence.request_id in self._sequences:
+            raise ValueError(f"request id {sequence.request_id!r} is in use")
+        admission.check_prompt(sequence, self.config.max_model_len)
+        limit = admission.output_limit(sequence, self.config, self.pool.cap)
+        admission.check_queue(len(self.waiting), self.config.max_num_queued_reqs)
+        sequence.max_output_tokens = limit
+        sequence.seq_id = self._next_seq_id
+        sequence.queued_s = self.clock()
+        self._next_seq_id += 1
+        self._sequences[sequence.request_id] = sequence
+        self.waiting.append(sequence)
+
+    def abort(self, request_id: str) -> bool:
+        """End a request whose client is gone. False if it is not (or no longer) here."""
+        return self.finish(request_id, "abort")
+
+    def finish(self, request_id: str, reason: FinishReason) -> bool:
+        """End a request from outside (a stop string, a disconnect), at any moment."""
+        sequence = self._sequences.get(request_id)
+        if sequence is None:
+            return False
+        if sequence.status is SequenceStatus.RUNNING:
+            self.running.remove(sequence)
+        else:
+            self.waiting.remove(sequence)
+        self._end(sequence, reason, self.clock())
+        return True
+
+    # -- one step ----------------------------------------------------------------------------
+
+    def schedule(self) -> StepPlan | None:
+        """The next step, or None when nothing can be computed now."""
+        now_s = self.clock()
+        budget = self.config.chunk_size
+        shares: dict[int, ScheduledSeq] = {}
+        self._kv_blocked = False
+        budget = self._schedule_running(shares, budget)
+        if not self._preempted:
+            budget = self._admit_waiting(shares, budget, now_s)
+        preempted, self._preempted = tuple(self._preempted), []
+        if not shares and not preempted and not self._released:
+            return None
+        released, self._released = tuple(self._released), []
+        return StepPlan(
+            scheduled=tuple(shares.values()),
+            num_scheduled_tokens=self.config.chunk_size - budget,
+            binding_limit=self._binding_limit(bool(preempted), budget),
+            preempted_seq_ids=preempted,
+            released_seq_ids=released,
+        )
+
+    def postprocess(self, plan: StepPlan, output: StepOutput) -> list[TokenEvent]:
+        """Count what was computed, append what was sampled, end what is done."""
+        now_s = self.clock()
+        events = []
+        by_id = {sequence.seq_id: sequence for sequence in self.running}
+        for share in plan.scheduled:
+            sequence = by_id.get(share.seq_id)
+            if sequence is None:  # ended while the step ran
+                continue
+            self._count_computed(sequence, share.num_scheduled_tokens)
+            if share.needs_sample:
+                events.append(self._append(sequence, output.sampled[share.seq_id], now_s))
+        self.running = [s for s in self.running if s.status is SequenceStatus.RUNNING]
+        return events
+
+    def take_observations(self) -> Observations:
+        seen, self._seen = self._seen, Observations([], [], [])
+        return seen
+
+    # -- live changes ------------------------------------------------------------------------
+
+    def reconfigure(
+        self,
+        *,
+        max_num_seqs: int | None = None,
+        chunk_size: int | None = None,
+        kv_blocks_cap: int | None = None,
+    ) -> None:
+        """Change limits between two steps. Nothing running is harmed: it drains or is preempted.
+
+        RequestError (400) when a limit cannot work, also when a request that was admitted would no
+        longer fit into the lowered KV pool.
+        """
+        config = replace(
+            self.config,
+            max_num_seqs=self.config.max_num_seqs if max_num_seqs is None else max_num_seqs,
+            chunk_size=self.config.chunk_size if chunk_size is None else chunk_size,
+            kv_blocks_cap=self.pool.cap if kv_blocks_cap is None else kv_blocks_cap,
+        )
+        if config.max_num_seqs < 1:
+            raise RequestError("max_num_seqs must be at least 1", param="max_num_seqs")
+        if config.chunk_size < config.max_num_seqs:
+            raise RequestError(
+                f"chunk_size ({config.chunk_size}) must be at least max_num_seqs "
+                f"({config.max_num_seqs})",
+                param="chunk_size",
+            )
+        self._check_cap(config.kv_blocks_cap or 0)
+        self.config = config
+        self.pool.set_cap(config.kv_blocks_cap or 0)
+
+    def reset_prefix_cache(self) -> None:
+        self.pool.clear_cache()
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError if blocks and block tables disagree."""
+        self.pool.check_integrity(s.block_table for s in self._sequences.values())
+        assert all(not s.block_table for s in self.waiting), "a waiting sequence holds blocks"
+        assert len(self.running) + len(self.waiting) == len(self._sequences)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _schedule_running(self, shares: dict[int, ScheduledSeq], budget: int) -> int:
+        decoding = [s for s in self.running if s.num_pending_tokens == 1]
+        catching_up = [s for s in self.running if s.num_pending_tokens > 1]
+        for sequence in (*decoding, *catching_up):
+            if budget == 0:
+                break
+            if sequence.status is not SequenceStatus.RUNNING:  # preempted a moment ago
+                continue
+            count = self._share_of(sequence, budget)
+            while not self.kv.grow(sequence, sequence.num_computed_tokens + count):
+                victim = self.running[-1]
+                if given_back := shares.pop(victim.seq_id, None):
+                    budget += given_back.num_scheduled_tokens
+                self._preempt(victim)
+                if victim is sequence:
+                    break
+            else:
+                shares[sequence.seq_id] = _share(sequence, count)
+                budget -= count
+        return budget
+
+    def _admit_waiting(self, shares: dict[int, ScheduledSeq], budget: int, now_s: float) -> int:
+        while self.waiting and budget > 0 and len(self.running) < self.config.max_num_seqs:
+            sequence = self.waiting[0]
+            prefix = self.kv.find_prefix(sequence)
+            if not self.kv.fits(sequence, prefix):
+                self._kv_blocked = True
+                break
+            self.waiting.popleft()
+            self.kv.take_prefix(sequence, prefix)
+            count = self._share_of(sequence, budget)
+            grown = self.kv.grow(sequence, sequence.num_computed_tokens + count)
+            assert grown, "fits() has promised the blocks"
+            self._start(sequence, now_s)
+            shares[sequence.seq_id] = _share(sequence, count)
+            budget -= count
+        return budget
+
+    def _share_of(self, sequence: Sequence, budget: int) -> int:
+        cap = self.config.long_prefill_token_threshold or budget
+        return min(sequence.num_pending_tokens, budget, cap)
+
+    def _start(self, sequence: Sequence, now_s: float) -> None:
+        if sequence.first_scheduled_s is None:
+            sequence.first_scheduled_s = now_s
+            sequence.num_cached_tokens = sequence.num_computed_tokens
+            self._seen.prefix_query_tokens += sequence.num_prompt_tokens
+            self._seen.prefix_hit_tokens += sequence.num_computed_tokens
+        sequence.status = SequenceStatus.RUNNING
+        self.running.append(sequence)
+
+    def _preempt(self, victim: Sequence) -> None:
+        """Take the newest sequence's blocks; it waits at the front and computes again."""
+        self.running.remove(victim)
+        self._seen.num_preemptions += 1
+        self._seen.num_preempted_tokens += victim.num_computed_tokens
+        victim.num_preemptions += 1
+        self.kv.release(victim)
+        victim.num_computed_tokens = 0
+        victim.status = SequenceStatus.WAITING
+        self.waiting.appendleft(victim)
+        self._preempted.append(victim.seq_id)
+
+    def _count_computed(self, sequence: Sequence, count: int) -> None:
+        if sequence.first_token_s is None:
+            sequence.num_prefill_computed_tokens += count
+        sequence.num_computed_tokens += count
+        self.kv.register_full_blocks(sequence)
+
+    def _append(self, sequence: Sequence, token_id: int, now_s: float) -> TokenEvent:
+        sequence.token_ids.append(token_id)
+        if sequence.first_token_s is None:
+            sequence.first_token_s = now_s
+            self._seen.prefilled.append(
+                PrefillStats(
+                    ttft_s=now_s - sequence.arrival_s,
+                    num_prompt_tokens=sequence.num_prompt_tokens,
+                    num_cached_tokens=sequence.num_cached_tokens,
+                )
+            )
+        else:
+            self._seen.itl_s.append(now_s - (sequence.last_token_s or now_s))
+        sequence.last_token_s = now_s
+        reason = self._reason_to_end(sequence, token_id)
+        event = TokenEvent(
+            sequence.request_id, token_id, reason, sequence.num_prompt_tokens,
+            sequence.num_cached_tokens, sequence.num_output_tokens,
+        )  # fmt: skip
+        if reason is not None:
+            self._end(sequence, reason, now_s)
+        return event
+
+    def _reason_to_end(self, sequence: Sequence, token_id: int) -> FinishReason | None:
+        sampling = sequence.sampling
+        if sequence.num_output_tokens >= sampling.min_tokens:
+            if token_id in self.eos_token_ids and not sampling.ignore_eos:
+                return "stop"
+            if token_id in sampling.stop_token_ids:
+                return "stop"
+        return "length" if sequence.num_output_tokens >= sequence.max_output_tokens else None
+
+    def _end(self, sequence: Sequence, reason: FinishReason, now_s: float) -> None:
+        sequence.status = SequenceStatus.FINISHED
+        sequence.finish_reason = reason
+        sequence.finished_s = now_s
+        self.kv.release(sequence)
+        del self._sequences[sequence.request_id]
+        self._released.append(sequence.seq_id)
+        self._seen.finished.append(FinishedStats.of(sequence, now_s))
+
+    def _binding_limit(self, preempted: bool, budget_left: int) -> BindingLimit:
+        """What held this step back; the first of these that holds."""
+        waiting = bool(self.waiting)
+        if preempted or (waiting and (self._kv_blocked or self.kv.usage > KV_PRESSURE_USAGE)):
+            return BindingLimit.KV_PRESSURE
+        if not waiting:
+            return BindingLimit.UNDERLOADED
+        if len(self.running) >= self.config.max_num_seqs:
+            return BindingLimit.SEQ_CAP
+        if budget_left <= (1 - TOKEN_BUDGET_SHARE) * self.config.chunk_size:
+            return BindingLimit.TOKEN_BUDGET
+        return BindingLimit.OTHER
+
+    def _check_cap(self, cap: int) -> None:
+        if not 1 <= cap <= self.pool.num_blocks:
+            raise RequestError(
+                f"the KV-block cap must be between 1 and {self.pool.num_blocks}, got {cap}",
+                param="gpu_memory_utilization",
+            )
+        needed = max((self._blocks_at_end(s) for s in self._sequences.values()), default=0)
+        if cap < needed:
+            raise RequestError(
+                f"a cap of {cap} KV blocks is too low: an admitted request may need {needed}; "
+                "wait until it has ended",
+                param="gpu_memory_utilization",
+            )
+
+    def _blocks_at_end(self, sequence: Sequence) -> int:
+        return self.kv.blocks_for(sequence.num_prompt_tokens + sequence.max_output_tokens - 1)
+
+
+def _share(sequence: Sequence, count: int) -> ScheduledSeq:
+    start = sequence.num_computed_tokens
+    return ScheduledSeq(
+        seq_id=sequence.seq_id,
+        num_computed_tokens=start,
+        token_ids=sequence.token_ids[start : start + count],
+        block_table=tuple(sequence.block_table),
+        needs_sample=start + count == len(sequence.token_ids),
+        sampling=sequence.sampling,
+        num_output_tokens=sequence.num_output_tokens,
+    )

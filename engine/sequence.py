@@ -1,0 +1,83 @@
+"""One request on its way through the engine.
+
+The one truth: num_computed_tokens catches up with num_tokens. There is no prefill or decode flag;
+chunked prefill, prefix hits and resumption after preemption are all the same catching up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Literal
+
+from engine.kvcache.prefix_hash import PrefixNode
+from engine.sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class SequenceStatus(Enum):
+    WAITING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """Tokens, KV blocks and times of one request. Times are seconds of the engine's clock.
+
+    token_ids holds the prompt and then what was generated. seq_id is set by the scheduler and is
+    unique for the engine's life. cache_salt keeps prefix caches of different owners apart.
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    sampling: SamplingParams
+    arrival_s: float = 0.0
+    cache_salt: str = ""
+    seq_id: int = -1
+    token_ids: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0
+    block_table: list[int] = field(default_factory=list)
+    prefix_nodes: list[PrefixNode] = field(default_factory=list)
+    num_registered_blocks: int = 0
+    max_output_tokens: int = 0
+    status: SequenceStatus = SequenceStatus.WAITING
+    finish_reason: FinishReason | None = None
+    num_preemptions: int = 0
+    num_prefill_computed_tokens: int = 0
+    queued_s: float | None = None
+    first_scheduled_s: float | None = None
+    first_token_s: float | None = None
+    last_token_s: float | None = None
+    finished_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.token_ids:
+            self.token_ids = list(self.prompt_token_ids)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def num_pending_tokens(self) -> int:
+        """Tokens whose KV is not computed yet; at least 1 while the sequence lives."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        return self.token_ids[len(self.prompt_token_ids) :]
+
+    @property
+    def finished(self) -> bool:
+        return self.status is SequenceStatus.FINISHED
