@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from dashboard.theme import BAD, SERIES
+from dashboard.format import interval
+from dashboard.history import Objective, Point, config_text
+from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -68,3 +70,94 @@ def time_series(
             rule.mark_rule(color=BAD, strokeDash=[4, 3], strokeWidth=1).encode(y="bound:Q")
         )
     return alt.layer(*layers).properties(height=height)
+
+
+OUTCOME_COLOURS = {
+    "feasible": GOOD,
+    "infeasible": BAD,
+    "inconclusive": WARN,
+    "unjudged": NEUTRAL,
+    "failed": BAD,
+    "invalid": NEUTRAL,
+}
+OUTCOME_SHAPES = {
+    "feasible": "circle",
+    "infeasible": "triangle-down",
+    "inconclusive": "diamond",
+    "unjudged": "circle",
+    "failed": "cross",
+    "invalid": "square",
+}
+
+
+def study_history(
+    found: Sequence[Point], objective: Objective, baseline: float | None, *, height: int = 260
+) -> alt.LayerChart:
+    """Objective by measurement with intervals; runs without a result lie on the axis as crosses."""
+    scale = 1e3 if objective.unit == "s" else 100.0 if objective.unit == "ratio" else 1.0
+    unit = {"s": "ms", "ratio": "%"}.get(objective.unit, objective.unit)
+    frame = _history_frame(found, objective, scale)
+    present = [name for name in OUTCOME_COLOURS if name in set(frame["outcome"])]
+    x = alt.X("order:Q", title="measurement", axis=alt.Axis(tickMinStep=1, format="d", grid=False))
+    y = alt.Y("value:Q", title=f"{objective.metric} ({unit})", scale=alt.Scale(zero=True))
+    base = alt.Chart(frame)
+    marks = base.mark_point(size=55, filled=True, opacity=1).encode(
+        x=x,
+        y=y,
+        color=alt.Color(
+            "outcome:N",
+            title=None,
+            scale=alt.Scale(domain=present, range=[OUTCOME_COLOURS[name] for name in present]),
+            legend=alt.Legend(orient="top"),
+        ),
+        shape=alt.Shape(
+            "outcome:N",
+            title=None,
+            scale=alt.Scale(domain=present, range=[OUTCOME_SHAPES[name] for name in present]),
+        ),
+        tooltip=[
+            alt.Tooltip("order:Q", title="measurement"),
+            alt.Tooltip("stage:N"),
+            alt.Tooltip("config:N"),
+            alt.Tooltip("shown:N", title=objective.metric),
+            alt.Tooltip("outcome:N"),
+            alt.Tooltip("reason:N"),
+        ],
+    )
+    bars = base.mark_rule(strokeWidth=1, opacity=0.45).encode(x=x, y="low:Q", y2="high:Q")
+    best = base.mark_line(interpolate="step-after", strokeWidth=1.5, color=SERIES[0]).encode(
+        x=x, y="best:Q"
+    )
+    layers = [bars, best, marks]
+    if baseline is not None:
+        rule = alt.Chart(pd.DataFrame({"baseline": [baseline * scale]}))
+        layers.insert(
+            0, rule.mark_rule(strokeDash=[4, 3], color=NEUTRAL, strokeWidth=1).encode(y="baseline")
+        )
+    return alt.layer(*layers).properties(height=height)
+
+
+def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:
+    rows = []
+    best: float | None = None
+    for point in found:
+        figure = point.objective
+        value = figure.value
+        better = best is None or (value is not None and objective.better(value, best))
+        if value is not None and point.outcome in ("feasible", "unjudged") and better:
+            best = value
+        rows.append(
+            {
+                "order": point.order,
+                "stage": point.stage,
+                "outcome": point.outcome,
+                "config": config_text(point.config),
+                "reason": point.reason or "–",
+                "shown": interval(figure.value, figure.low, figure.high, objective.unit),
+                "value": 0.0 if value is None else value * scale,
+                "low": None if figure.low is None else figure.low * scale,
+                "high": None if figure.high is None else figure.high * scale,
+                "best": None if best is None else best * scale,
+            }
+        )
+    return pd.DataFrame(rows)

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--database",
         default=DEFAULT_DATABASE,
-        help=f"studies to show: file or SQLAlchemy URL, opened read-only (default {DEFAULT_DATABASE})",
+        help=f"studies to show: file or SQLAlchemy URL, read only (default {DEFAULT_DATABASE})",
     )
     add(
         "--slo",

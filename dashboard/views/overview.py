@@ -192,8 +192,10 @@ def _latency_row(latency: live.Latency, slos: list[LatencySlo]) -> list[str]:
     meaning = LATENCY_MEANING[latency.name]
     mine = [slo for slo in slos if slo.name == latency.name]
     cells = [f'{name} <span class="sub">{meaning}</span>', markup.shown(show(latency.mean, "s"))]
-    for reading in latency.quantiles.values():
-        cells.append(markup.shown(show(reading, "s")) if latency.mean.ok else "")
+    cells.extend(
+        markup.shown(show(reading, "s")) if latency.mean.ok else ""
+        for reading in latency.quantiles.values()
+    )
     cells.append(f"{latency.mean.samples:,}" if latency.mean.ok else "–")
     cells.append(
         "<br>".join(markup.escape(slo.text) for slo in mine) or '<span class="sub">–</span>'

@@ -1,4 +1,4 @@
-"""A metric source whose every answer is set by the test: states that no live engine shows at will."""
+"""A metric source whose answers the test sets: states that no live engine shows at will."""
 
 from __future__ import annotations
 

@@ -1,0 +1,188 @@
+"""A study as the page sees it: its measurements in order, each classed and given its reason.
+
+Pure: stored rows in, points out. A measurement without a result never gets a value, so it can
+neither be plotted as 0 nor become the best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Outcome = Literal["feasible", "infeasible", "inconclusive", "unjudged", "failed", "invalid"]
+
+UNITS: dict[str, str] = {
+    "output_tps": "tok/s",
+    "total_tps": "tok/s",
+    "rps": "req/s",
+    "goodput": "req/s",
+    "error_rate": "ratio",
+    "attainment": "ratio",
+}
+_VERDICTS: dict[str, Outcome] = {
+    "pass": "feasible",
+    "fail": "infeasible",
+    "inconclusive": "inconclusive",
+}
+
+
+class StoredMeasurement(Protocol):
+    """What is read of a storage row."""
+
+    id: int
+    stage: str
+    state: str
+    config: Mapping[str, Any]
+    summary: Mapping[str, Any] | None
+    verdict: Mapping[str, Any] | None
+    failure_kind: str | None
+    failure_reason: str | None
+    started_at_s: float
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its interval in the unit's base (seconds, ratio, tok/s); None: not known."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement. order counts from 1; value is None unless the measurement has a result."""
+
+    order: int
+    measurement_id: int
+    stage: str
+    outcome: Outcome
+    config: Mapping[str, Any]
+    objective: Estimate
+    figures: Mapping[str, Estimate]
+    clauses: Sequence[Mapping[str, Any]]
+    reason: str
+    started_at_s: float
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """`maximize output_tps`: the direction and the summary figure."""
+
+    metric: str
+    maximize: bool
+
+    @property
+    def unit(self) -> str:
+        return UNITS.get(self.metric, "s")
+
+    def better(self, a: float, b: float) -> bool:
+        return a > b if self.maximize else a < b
+
+
+def parse_objective(text: str | None) -> Objective:
+    words = (text or "").replace("=", " ").replace(":", " ").split()
+    if not words:
+        return Objective("output_tps", True)
+    return Objective(words[-1], not words[0].lower().startswith("min"))
+
+
+def points(measurements: Sequence[StoredMeasurement], objective: Objective) -> list[Point]:
+    ordered = sorted(measurements, key=lambda m: (m.started_at_s, m.id))
+    return [_point(order, m, objective) for order, m in enumerate(ordered, start=1)]
+
+
+def best_so_far(found: Sequence[Point], objective: Objective) -> Point | None:
+    """The best point that met every SLO (or that had none to meet)."""
+    best: Point | None = None
+    for point in found:
+        value = point.objective.value
+        if value is None or point.outcome not in ("feasible", "unjudged"):
+            continue
+        if best is None or objective.better(value, best.objective.value or 0.0):
+            best = point
+    return best
+
+
+def baseline(found: Sequence[Point]) -> Point | None:
+    return next((p for p in found if p.stage == "baseline" and p.objective.value is not None), None)
+
+
+def same_config(found: Sequence[Point], config: Mapping[str, Any]) -> list[Point]:
+    return [point for point in found if dict(point.config) == dict(config)]
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """`max_num_seqs=24 chunk_size=512`; "as started" where the tuner changed nothing."""
+    parts = [f"{name}={_setting(value)}" for name, value in config.items() if value is not None]
+    return " ".join(parts) or "as started"
+
+
+def estimate(figure: Any, unit: str = "") -> Estimate:
+    """A stored figure: a mapping with value, low, high, n, unit, or a bare number."""
+    if isinstance(figure, Mapping):
+        return Estimate(
+            _finite(figure.get("value")),
+            _finite(figure.get("low")),
+            _finite(figure.get("high")),
+            figure.get("n"),
+            str(figure.get("unit") or unit),
+        )
+    return Estimate(_finite(figure), unit=unit)
+
+
+def _point(order: int, row: StoredMeasurement, objective: Objective) -> Point:
+    outcome = _outcome(row)
+    figures = {
+        name: estimate(figure, UNITS.get(name, ""))
+        for name, figure in (row.summary or {}).items()
+        if isinstance(figure, Mapping) and "value" in figure
+    }
+    measured = outcome not in ("failed", "invalid")
+    found = figures.get(objective.metric, Estimate(None)) if measured else Estimate(None)
+    clauses = [c for c in (row.verdict or {}).get("clauses", ()) if isinstance(c, Mapping)]
+    return Point(
+        order=order,
+        measurement_id=row.id,
+        stage=row.stage,
+        outcome=outcome,
+        config=row.config,
+        objective=found,
+        figures=figures,
+        clauses=clauses,
+        reason=_reason(row, outcome, clauses),
+        started_at_s=row.started_at_s,
+        duration_s=row.duration_s,
+    )
+
+
+def _outcome(row: StoredMeasurement) -> Outcome:
+    if row.state == "invalid":
+        return "invalid"
+    if row.state != "ok":
+        return "failed"
+    return _VERDICTS.get(str((row.verdict or {}).get("state", "")), "unjudged")
+
+
+def _reason(row: StoredMeasurement, outcome: Outcome, clauses: Sequence[Mapping[str, Any]]) -> str:
+    if outcome in ("failed", "invalid"):
+        kind = f" ({row.failure_kind})" if row.failure_kind else ""
+        return f"{row.failure_reason or row.state}{kind}"
+    unmet = [c for c in clauses if c.get("state") != "pass"]
+    return "; ".join(str(c.get("reason") or c.get("clause") or "") for c in unmet)
+
+
+def _finite(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _setting(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,58 @@
+"""The command that would prove a lever: a sweep of that one knob around its present value.
+
+Pure text for the user to copy; the page itself starts nothing. Ranges and types come from the one
+table of knobs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from engine.knobs import KNOB_ALIASES, KNOBS, Knob
+
+FACTORS = {"up": (1.0, 1.5, 2.0), "down": (1.0, 0.75, 0.5)}
+STEPS = {"up": (0.0, 0.03, 0.06), "down": (0.0, -0.05, -0.1)}
+
+
+def sweep_command(
+    knob_name: str,
+    direction: str,
+    config: Mapping[str, str],
+    *,
+    url: str | None,
+    slos: Sequence[str],
+) -> str | None:
+    """`tuner sweep …` for a numeric knob of the table; None for levers that no sweep can turn.
+
+    Without a known present value the knob's default stands in for it.
+    """
+    knob = KNOBS.get(KNOB_ALIASES.get(knob_name, knob_name))
+    if knob is None or knob.kind not in ("int", "float") or direction not in FACTORS:
+        return None
+    values = _values(knob, direction, _present(knob, config))
+    if len(values) < 2:
+        return None
+    words = ["tuner", "sweep", "--url", url or "http://HOST:PORT"]
+    words += ["--knob", f"{knob.name}={','.join(values)}"]
+    for slo in slos:
+        words += ["--slo", slo]
+    return " ".join(shlex.quote(word) if word != "http://HOST:PORT" else word for word in words)
+
+
+def _present(knob: Knob, config: Mapping[str, str]) -> float:
+    try:
+        return float(config[knob.name])
+    except (KeyError, ValueError):
+        return float(knob.default_cpu)
+
+
+def _values(knob: Knob, direction: str, present: float) -> list[str]:
+    if knob.kind == "float":
+        found = [round(present + step, 3) for step in STEPS[direction]]
+    else:
+        found = [float(round(present * factor)) for factor in FACTORS[direction]]
+    low = knob.low if knob.low is not None else float("-inf")
+    high = knob.high if knob.high is not None else float("inf")
+    kept = dict.fromkeys(min(max(value, low), high) for value in found)
+    return [f"{value:g}" if knob.kind == "float" else str(int(value)) for value in kept]

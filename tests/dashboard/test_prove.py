@@ -1,0 +1,41 @@
+"""The command shown beside a lever turns that knob, in that direction, inside its range."""
+
+import shlex
+
+from dashboard.prove import sweep_command
+
+URL = "http://127.0.0.1:8000"
+
+
+def test_sweeps_from_the_present_value_in_the_lever_s_direction() -> None:
+    command = sweep_command(
+        "max_num_seqs", "up", {"max_num_seqs": "16"}, url=URL, slos=["ttft_p95<500ms"]
+    )
+    assert command is not None
+    assert shlex.split(command) == [
+        *("tuner", "sweep", "--url", URL, "--knob", "max_num_seqs=16,24,32"),
+        *("--slo", "ttft_p95<500ms"),
+    ]
+
+
+def test_stays_inside_the_knob_s_range() -> None:
+    command = sweep_command(
+        "gpu_memory_utilization", "up", {"gpu_memory_utilization": "0.92"}, url=URL, slos=[]
+    )
+    assert command is not None
+    assert "gpu_memory_utilization=0.92,0.95" in command
+
+
+def test_peers_name_is_understood() -> None:
+    command = sweep_command(
+        "max_num_batched_tokens", "down", {"chunk_size": "512"}, url=URL, slos=[]
+    )
+    assert command is not None
+    assert "chunk_size=512,384,256" in command
+
+
+def test_no_command_where_a_sweep_cannot_turn_the_lever() -> None:
+    assert sweep_command("replicas", "up", {}, url=URL, slos=[]) is None
+    assert sweep_command("enable_prefix_caching", "up", {}, url=URL, slos=[]) is None
+    at_limit = {"max_num_seqs": "256"}
+    assert sweep_command("max_num_seqs", "up", at_limit, url=URL, slos=[]) is None
