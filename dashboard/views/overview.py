@@ -55,18 +55,30 @@ def page() -> None:
             )
         )
         return
-    left, right = st.columns([5, 1], vertical_alignment="center")
-    with right:
-        chosen = st.segmented_control(
-            "Window", list(WINDOWS_S), default="1 min", label_visibility="collapsed", key="window"
-        )
-    window_s = max(WINDOWS_S[chosen or "1 min"], 4 * source.scrape_interval_s)
-    with left:
-        st.html(
-            markup.heading("Overview", f"rates and latencies over the last {duration(window_s)}")
-        )
+    window_s = _window(source)
     st.fragment(_figures, run_every=current().refresh_s)(source, window_s)
     st.fragment(_charts, run_every=max(5.0, current().refresh_s))(source, window_s)
+
+
+def _window(source: MetricSource) -> float:
+    """The window the user chose, never shorter than four scrapes."""
+    bar = st.container(
+        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
+    )
+    title = bar.empty()
+    chosen = bar.segmented_control(
+        "Window",
+        list(WINDOWS_S),
+        default="1 min",
+        label_visibility="collapsed",
+        key="window",
+        width="content",
+    )
+    window_s = max(WINDOWS_S[chosen or "1 min"], 4 * source.scrape_interval_s)
+    title.html(
+        markup.heading("Overview", f"rates and latencies over the last {duration(window_s)}")
+    )
+    return window_s
 
 
 def _figures(source: MetricSource, window_s: float) -> None:
@@ -265,16 +277,17 @@ def _charts(source: MetricSource, window_s: float) -> None:
 def _chart(
     title: str, unit: str, series: dict[str, charts.Points], options: dict[str, float | None]
 ) -> None:
-    latest = next(
-        (value for _, value in reversed(next(iter(series.values()))) if value is not None), None
-    )
-    empty = "" if latest is not None else "nothing measured"
-    st.html(
-        f'<div class="charttitle"><b>{markup.escape(title)}</b>'
-        f"<span>{markup.escape(empty or unit)}</span></div>"
-    )
-    st.altair_chart(
-        charts.time_series(series, unit, **options),  # type: ignore[arg-type]
-        width="stretch",
-        key=f"chart-{title}",
-    )
+    measured = any(value is not None for points in series.values() for _, value in points)
+    with st.container(border=True, key=f"panel-{title.lower().replace(' ', '-')}"):
+        st.html(
+            f'<div class="charttitle"><b>{markup.escape(title)}</b>'
+            f"<span>{markup.escape(unit)}</span></div>"
+        )
+        if not measured:
+            st.html('<div class="emptychart">nothing measured</div>')
+            return
+        st.altair_chart(
+            charts.time_series(series, unit, **options),  # type: ignore[arg-type]
+            width="stretch",
+            key=f"chart-{title}",
+        )

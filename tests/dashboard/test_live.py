@@ -1,0 +1,96 @@
+"""A look at a source: names resolve over dialects, absences stay apart, no wait piles up."""
+
+import math
+
+import pytest
+
+from dashboard.live import attainment, binding_shares, chart_points, take
+from storage.sources.base import Outcome, Reading
+from tests.dashboard.fake_source import GAUGES, RATES, FakeSource
+
+
+def test_reads_every_figure_with_window_and_samples() -> None:
+    snapshot = take(FakeSource(), 60.0)
+    assert snapshot.identity.engine == "slotune"
+    assert snapshot.identity.models == ("smollm2-135m",)
+    assert snapshot.identity.config["max_num_seqs"] == "16"
+    assert snapshot.running.value == GAUGES["vllm:num_requests_running"]
+    assert snapshot.generation_rate.value == RATES["vllm:generation_tokens_total"]
+    assert snapshot.generation_rate.window_s == 60.0
+    hits, queries = RATES["vllm:prefix_cache_hits_total"], RATES["vllm:prefix_cache_queries_total"]
+    assert snapshot.prefix_hit_rate.value == pytest.approx(hits / queries)
+    assert snapshot.latencies["ttft"].mean.samples == 555
+
+
+def test_missing_metric_is_named() -> None:
+    source = FakeSource(without=frozenset({"vllm:num_preemptions_total"}))
+    reading = take(source, 60.0).preemptions
+    assert reading.outcome is Outcome.NO_DATA
+    assert "vllm:num_preemptions_total is not exported" in reading.reason
+
+
+def test_older_name_is_found() -> None:
+    class Old(FakeSource):
+        def names(self) -> frozenset[str]:
+            return (super().names() - {"vllm:kv_cache_usage_perc"}) | {"vllm:gpu_cache_usage_perc"}
+
+    source = Old()
+    take(source, 60.0)
+    assert "vllm:gpu_cache_usage_perc" in source.asked
+    assert "vllm:kv_cache_usage_perc" not in source.asked
+
+
+def test_unreachable_source_is_asked_once() -> None:
+    source = FakeSource(Outcome.UNREACHABLE, reason="connection refused")
+    snapshot = take(source, 60.0)
+    assert len(source.asked) == 1
+    assert snapshot.latencies["e2e"].mean.outcome is Outcome.UNREACHABLE
+    assert snapshot.prefix_hit_rate.outcome is Outcome.UNREACHABLE
+
+
+def test_no_traffic_is_not_zero() -> None:
+    snapshot = take(FakeSource(Outcome.NO_TRAFFIC), 60.0)
+    assert snapshot.running.value == 0.0
+    assert snapshot.latencies["ttft"].mean.outcome is Outcome.NO_TRAFFIC
+    assert snapshot.latencies["ttft"].buckets == ()
+
+
+def test_no_token_looked_up_is_no_traffic() -> None:
+    class Idle(FakeSource):
+        def increase(self, name: str, window_s: float, labels: object = None) -> Reading:
+            return Reading(Outcome.VALUE, 0.0, name, window_s, 60)
+
+    assert take(Idle(), 60.0).prefix_hit_rate.outcome is Outcome.NO_TRAFFIC
+
+
+def test_binding_shares_are_of_steps_and_ordered() -> None:
+    counts = {"underloaded": 10.0, "kv_pressure": 30.0, "other": 0.0}
+    readings = {reason: Reading(Outcome.VALUE, count) for reason, count in counts.items()}
+    assert binding_shares(readings) == [("kv_pressure", 0.75), ("underloaded", 0.25)]
+    assert binding_shares({"other": Reading(Outcome.VALUE, 0.0)}) == []
+
+
+@pytest.mark.parametrize(
+    ("bound_s", "share"),
+    [
+        (0.5, (0.9, 0.9)),  # a bucket's own bound: exact
+        (0.7, (0.9, 1.0)),  # between two bounds: what the buckets allow
+        (0.1, (0.0, 0.4)),
+        (5.0, (1.0, 1.0)),
+    ],
+)
+def test_attainment_is_what_buckets_allow(bound_s: float, share: tuple[float, float]) -> None:
+    buckets = ((0.25, 40.0), (0.5, 90.0), (1.0, 100.0), (math.inf, 100.0))
+    assert attainment(buckets, bound_s) == share
+
+
+def test_attainment_past_the_top_bucket_keeps_the_overflow_open() -> None:
+    assert attainment(((1.0, 80.0), (math.inf, 100.0)), 2.0) == (0.8, 1.0)
+    assert attainment((), 1.0) is None
+    assert attainment(((1.0, 0.0), (math.inf, 0.0)), 1.0) is None
+
+
+def test_chart_of_a_missing_metric_is_empty() -> None:
+    source = FakeSource(without=frozenset({"vllm:num_preemptions_total"}))
+    assert chart_points(source, "preemptions", span_s=300, window_s=15) == []
+    assert len(chart_points(source, "running", span_s=300, window_s=15)) > 50
