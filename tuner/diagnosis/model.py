@@ -1,0 +1,141 @@
+"""What the tree answers with: Diagnosis, NodeResult, Lever, as data that JSON carries unchanged.
+
+Invariant: `cant_tell` names what is missing and how to get it, and is never shown as ok; a node
+that an earlier one explains keeps its state and names its cause in `symptom_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    CRITICAL = "critical"
+    WARNING = "warning"
+    OK = "ok"
+    CANT_TELL = "cant_tell"
+    NOT_APPLICABLE = "not_applicable"
+
+    @property
+    def firing(self) -> bool:
+        return self in (State.CRITICAL, State.WARNING)
+
+
+class Confidence(StrEnum):
+    HIGH = "high"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One thing an operator can turn. knob is a name of engine.knobs where the tuner can turn it.
+
+    direction: "up", "down", "on", "off" or "do" (an action outside the server's settings).
+    """
+
+    knob: str
+    direction: str
+    effect: str
+    cost: str
+    binds_next: str = ""
+    will_not_help: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.knob if self.direction == "do" else f"{self.knob} {self.direction}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """One node of the tree. key is stable ("3a.kv_bound"), parent the key it hangs under ("" = root).
+
+    value and threshold share `unit`; comparison says how they are compared. samples are
+    observations in window_s (requests, tokens or steps), age_s the data's age at evaluation.
+    summary is one sentence; evidence are (name, text) pairs; queries the exact PromQL asked.
+    pending: the condition holds, but not yet for as many evaluations as firing takes.
+    """
+
+    key: str
+    title: str
+    state: State
+    summary: str
+    parent: str = ""
+    value: float | None = None
+    threshold: float | None = None
+    unit: str = ""
+    comparison: str = "≥"
+    window_s: float = 0.0
+    samples: int = 0
+    age_s: float | None = None
+    confidence: Confidence | None = None
+    levers: tuple[Lever, ...] = ()
+    will_not_help: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    how_to_get: str = ""
+    symptom_of: str = ""
+    pending: bool = False
+    evidence: tuple[tuple[str, str], ...] = ()
+    queries: tuple[str, ...] = ()
+
+    @property
+    def firing(self) -> bool:
+        return self.state.firing
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All nodes in tree order (parents before children). traffic: "traffic", "no_traffic" or
+    "unknown"; missing_slos names the SLOs without which a node could not be judged."""
+
+    at_s: float
+    window_s: float
+    target: str
+    dialect: str
+    traffic: str
+    headline: str
+    nodes: tuple[NodeResult, ...] = ()
+    missing_slos: tuple[str, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def causes(self) -> tuple[NodeResult, ...]:
+        """Firing nodes that no other node explains, most specific of each branch, in tree order."""
+        firing = [node for node in self.nodes if node.firing and not node.symptom_of]
+        parents = {node.parent for node in firing}
+        return tuple(node for node in firing if node.key not in parents)
+
+    @property
+    def symptoms(self) -> tuple[NodeResult, ...]:
+        return tuple(node for node in self.nodes if node.firing and node.symptom_of)
+
+    @property
+    def severity(self) -> State:
+        states = {node.state for node in self.nodes}
+        return next((s for s in (State.CRITICAL, State.WARNING) if s in states), State.OK)
+
+    def node(self, key: str) -> NodeResult:
+        return next(node for node in self.nodes if node.key == key)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
+        nodes = tuple(_node(node) for node in data["nodes"])
+        rest = {**data, "nodes": nodes, "missing_slos": tuple(data["missing_slos"])}
+        return cls(**rest)
+
+
+def _node(data: Mapping[str, Any]) -> NodeResult:
+    fields = dict(data)
+    fields["state"] = State(data["state"])
+    fields["confidence"] = Confidence(data["confidence"]) if data["confidence"] else None
+    fields["levers"] = tuple(Lever(**lever) for lever in data["levers"])
+    fields["evidence"] = tuple((name, text) for name, text in data["evidence"])
+    for name in ("will_not_help", "missing", "queries"):
+        fields[name] = tuple(data[name])
+    return NodeResult(**fields)
