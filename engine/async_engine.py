@@ -26,9 +26,6 @@ log = logging.getLogger("engine")
 Result = TypeVar("Result")
 Clock = Callable[[], float]
 
-_BLOCKED_POLL_S = 0.005
-"""How long the loop waits for a command when there is work but no step can be made."""
-
 
 class AsyncEngine:
     """Serves streams of tokens to an event loop.
@@ -47,6 +44,7 @@ class AsyncEngine:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._streams: dict[str, OutputStream] = {}
         self._stopping = False
+        self._unreported = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -60,6 +58,11 @@ class AsyncEngine:
     @property
     def healthy(self) -> bool:
         return self.error is None and self._thread.is_alive()
+
+    @property
+    def num_streams(self) -> int:
+        """Sequences whose tokens somebody waits for."""
+        return len(self._streams)
 
     async def submit(self, sequences: Sequence[EngineSequence]) -> OutputStream:
         """Queue the sequences of one HTTP request; all are admitted or RequestError is raised."""
@@ -81,7 +84,11 @@ class AsyncEngine:
         """End one sequence whose text has reached a stop string."""
         stream.discard(request_id)
         if self._streams.pop(request_id, None) is not None:
-            self._commands.put(lambda: self._core.finish(request_id, "stop"))
+            self._commands.put(lambda: self._finish(request_id))
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget all reusable KV blocks."""
+        await self.call(self._core.scheduler.reset_prefix_cache)
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """Run a function between two steps, on the engine thread; its result or exception."""
@@ -90,6 +97,7 @@ class AsyncEngine:
         answer: asyncio.Future[Result] = self._loop.create_future()
 
         def command() -> None:
+            self._unreported = True
             try:
                 result = function()
             except Exception as error:
@@ -132,7 +140,7 @@ class AsyncEngine:
 
     def _abort_from_client(self, request_ids: set[str]) -> None:
         self._forget(request_ids)
-        self._commands.put(lambda: self._abort(request_ids))
+        self._commands.put(lambda: self._abort(request_ids, "client_disconnect"))
 
     def _forget(self, request_ids: Iterable[str]) -> None:
         for request_id in request_ids:
@@ -158,7 +166,8 @@ class AsyncEngine:
         try:
             while not self._stopping:
                 self._obey()
-                if self._core.has_work and not self._stopping:
+                # A step without work computes nothing, but reports what commands have changed.
+                if not self._stopping and (self._core.has_work or self._unreported):
                     self._step()
         except Exception as error:
             log.exception("the engine loop has crashed; every request fails from now on")
@@ -169,7 +178,7 @@ class AsyncEngine:
 
     def _obey(self) -> None:
         """Obey what is queued; wait for a command when there is nothing to do."""
-        if not self._core.has_work:
+        if not self._core.has_work and not self._unreported:
             idle_since = self.clock()
             command = self._commands.get()
             self.metrics.on_idle(self.clock() - idle_since)
@@ -178,6 +187,7 @@ class AsyncEngine:
             self._commands.get()()
 
     def _step(self) -> None:
+        self._unreported = False
         started = self.clock()
         result = self._core.step()
         self.metrics.on_step(result, busy_s=self.clock() - started)
@@ -190,17 +200,20 @@ class AsyncEngine:
             try:
                 self._core.add_request(sequence)
             except RequestError as error:
-                for request_id in added:
-                    self._core.abort(request_id)
+                self._abort(added, "sibling_refused")
                 self.metrics.on_refused(error)
                 self._post(stream.admit, error)
                 return
             added.append(sequence.request_id)
         self._post(stream.admit, None)
 
-    def _abort(self, request_ids: Iterable[str]) -> None:
-        for request_id in request_ids:
-            self._core.abort(request_id)
+    def _finish(self, request_id: str) -> None:
+        self._unreported |= self._core.finish(request_id, "stop")
+
+    def _abort(self, request_ids: Iterable[str], cause: str) -> None:
+        count = sum(self._core.abort(request_id) for request_id in request_ids)
+        self._unreported |= count > 0
+        self.metrics.on_abort(cause, count)
 
     def _post(self, function: Callable[..., None], *arguments: object) -> None:
         """Call on the event loop, which may have gone already at shutdown."""

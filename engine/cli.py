@@ -1,4 +1,4 @@
-"""`engine serve`: flags to an EngineConfig, then the server. Help imports neither torch nor FastAPI.
+"""`engine serve`: flags to an EngineConfig, then the server. Help imports no torch, no FastAPI.
 
 Faults of the user end with one sentence on stderr and exit code 2.
 """
@@ -8,26 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 import engine
 from engine.config import DEVICES, DTYPES, EngineConfig
 from engine.errors import EngineConfigError
 from engine.knobs import KNOBS
+from engine.serve.options import ServeOptions
 
 _GIB = 1 << 30
 _UNITS = {"": _GIB, "gib": _GIB, "gb": 10**9, "mib": 1 << 20, "mb": 10**6, "g": _GIB, "m": 1 << 20}
-
-
-@dataclass(frozen=True)
-class ServeOptions:
-    """How the server listens and who may use it."""
-
-    host: str
-    port: int
-    api_key: str | None
-    enable_admin: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,9 +132,7 @@ def _add_server_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_scheduler_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("scheduler")
-    group.add_argument(
-        "--max-num-seqs", type=_count, metavar="N", help=_knob_help("max_num_seqs")
-    )
+    group.add_argument("--max-num-seqs", type=_count, metavar="N", help=_knob_help("max_num_seqs"))
     group.add_argument(
         "--max-num-seqs-limit", type=_count, metavar="N", help="highest live value (256)"
     )

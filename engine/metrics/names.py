@@ -63,7 +63,7 @@ BINDING_LIMITS = ("kv_pressure", "seq_cap", "token_budget", "deferred", "underlo
 STEP_PHASES = ("schedule", "prepare", "forward", "sample", "postprocess")
 BLOCK_STATES = ("free", "cached", "used")
 MEMORY_KINDS = ("weights", "kv", "activations", "free")
-ABORT_CAUSES = ("client_disconnect", "shutdown")
+ABORT_CAUSES = ("client_disconnect", "sibling_refused")
 
 
 def _latency(name: str, text: str, buckets: tuple[float, ...] = LATENCY_BUCKETS_S) -> MetricSpec:

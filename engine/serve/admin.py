@@ -53,12 +53,11 @@ class LiveKnobs:
         values: KnobValues,
         bounds: Mapping[str, Bounds],
         kv_blocks_at: Callable[[float], int],
-        on_change: Callable[[KnobValues, int], None] = lambda values, cap: None,
     ) -> None:
         self._scheduler = scheduler
         self._bounds = dict(bounds)
         self._kv_blocks_at = kv_blocks_at
-        self._on_change = on_change
+        self.on_change: Callable[[KnobValues, int], None] = lambda values, cap: None
         self.values = values
         self.kv_blocks_cap = kv_blocks_at(values.gpu_memory_utilization)
 
@@ -96,7 +95,7 @@ class LiveKnobs:
             max_num_seqs=values.max_num_seqs, chunk_size=values.chunk_size, kv_blocks_cap=cap
         )
         self.values, self.kv_blocks_cap = values, cap
-        self._on_change(values, cap)
+        self.on_change(values, cap)
 
     def _check_one(self, name: str, value: Any) -> None:
         bounds = self._bounds.get(name)

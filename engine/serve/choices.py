@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.sampling_params import SamplingParams
 from engine.core import TokenEvent
+from engine.sampling_params import SamplingParams
 from engine.tokenizer import IncrementalDetokenizer, StopMatcher
 
 

@@ -30,9 +30,7 @@ def error_body(
 ) -> bytes:
     """The JSON body of a refusal."""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return orjson.dumps(
-        {"error": {"message": message, "type": kind, "param": param, "code": code}}
-    )
+    return orjson.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 def error_response(
@@ -92,15 +90,14 @@ def install(app: FastAPI) -> None:
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = f"{request.method} {request.url.path}"
+        allowed = (error.headers or {}).get("Allow", "other methods")
         messages = {
             404: f"{path} does not exist here",
-            405: f"{path} is not allowed; allowed: {(error.headers or {}).get('allow', 'other')}",
+            405: f"{path} is not allowed; allowed: {allowed}",
         }
         message = messages.get(error.status_code, str(error.detail))
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-        return error_response(
-            message, status=error.status_code, code=code, headers=error.headers
-        )
+        return error_response(message, status=error.status_code, code=code, headers=error.headers)
 
     app.add_exception_handler(RequestError, refused)
     app.add_exception_handler(EngineDeadError, refused)

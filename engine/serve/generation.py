@@ -81,7 +81,11 @@ class Generation:
                 choice.pieces.append(text)
 
     def close(self) -> None:
+        """Abort what still runs; to be called once, when the answer has ended."""
         self._stream.close()
+        for start in range(0, len(self.choices), self._choices_per_prompt):
+            outputs = self.choices[start : start + self._choices_per_prompt]
+            self._engine.metrics.on_request_end([choice.num_tokens for choice in outputs])
 
 
 async def chunks(generation: Generation, write: Writer) -> AsyncIterator[bytes]:
@@ -145,9 +149,7 @@ class StreamResponse(Response):
         async for part in chunks(self._generation, self._write):
             if not self._started:
                 self._started = True
-                await send(
-                    {"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS}
-                )
+                await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
             await _send_body(send, part, more=True)
         await _send_body(send, DONE, more=False)
 

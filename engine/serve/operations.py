@@ -65,7 +65,7 @@ def install(app: FastAPI, service: Service) -> None:
     @app.post("/reset_prefix_cache")
     async def reset_prefix_cache() -> Response:
         _require_admin(service)
-        await service.engine.call(service.engine.reset_prefix_cache)
+        await service.engine.reset_prefix_cache()
         return Response(status_code=200)
 
 

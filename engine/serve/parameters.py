@@ -70,9 +70,7 @@ def refuse_unsupported(extra: Mapping[str, Any]) -> None:
             continue
         off = _OFF_VALUES.get(name)
         if off is None:
-            raise RequestError(
-                f"unknown parameter {name!r}", param=name, code="unknown_parameter"
-            )
+            raise RequestError(f"unknown parameter {name!r}", param=name, code="unknown_parameter")
         if not any(_same(value, accepted) for accepted in off):
             raise RequestError(
                 f"{name} is not supported by this engine; leave it out",

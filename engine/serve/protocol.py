@@ -122,7 +122,6 @@ def _is_token_ids(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(type(item) is int for item in value)
 
 
-
 class ChatMessage(BaseModel):
     """One turn; content is text, or parts of which only {"type": "text"} is supported."""
 

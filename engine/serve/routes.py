@@ -33,9 +33,7 @@ def install(app: FastAPI, service: Service) -> None:
         body = await _checked(CompletionBody, request, service)
         response_id = f"cmpl-{uuid.uuid4().hex}"
         generation = await _start_completion(service, response_id, body, arrival_s)
-        writer = Writer(
-            "completion", response_id, service.served_model_name, _usage_options(body)
-        )
+        writer = Writer("completion", response_id, service.served_model_name, _usage_options(body))
         return await _respond(request, body, generation, writer)
 
     @app.post("/v1/chat/completions", openapi_extra=_schema(ChatBody))
@@ -85,8 +83,6 @@ async def _start_chat(
     prompt = await service.encode_chat(messages, body.chat_template_kwargs or {})
     param = "messages" if limit is None else "max_tokens"
     service.check_length(len(prompt), limit, param)
-    if limit is None:
-        sampling = replace(sampling, max_tokens=service.max_model_len - len(prompt))
     return await service.start(response_id, [prompt], sampling, body, arrival_s=arrival_s)
 
 

@@ -118,7 +118,9 @@ class Service:
                 request_id = f"{response_id}-{index}"
                 choices.append(Choice(index, request_id, own, self.tokenizer.detokenizer()))
                 sequences.append(
-                    new_sequence(request_id, prompt, own, arrival_s, body.cache_salt)
+                    EngineSequence(
+                        request_id, prompt, own, arrival_s, cache_salt=body.cache_salt or ""
+                    )
                 )
         stream = await self.engine.submit(sequences)
         return Generation(

@@ -6,23 +6,18 @@ early fails early.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import socket
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import engine.environment
-from engine.cli import ServeOptions
-from engine.config import EngineConfig, SchedulerConfig
-from engine.models.locate import locate
+from engine.config import EngineConfig
+from engine.errors import EngineConfigError
 from engine.serve import server
-
-if TYPE_CHECKING:
-    from engine.runner import ModelRunner
-    from engine.serve.service import Service
+from engine.serve.app import create_app
+from engine.serve.assemble import assemble
+from engine.serve.options import ServeOptions
+from engine.serve.service import Service
 
 _SWITCH_INTERVAL_S = 0.001
 """The interpreter's turn for a thread: the model's thread, back from a kernel, must not wait 5 ms
@@ -31,24 +26,52 @@ for the event loop's."""
 
 def serve(config: EngineConfig, options: ServeOptions) -> int:
     """Serve until a signal; the exit code. EngineConfigError for what the user can mend."""
+    from engine import environment
+    from engine.models.locate import locate
+
     with server.bind(options.host, options.port) as listener:
         path = locate(config.model)
-        engine.environment.apply(config)
+        environment.apply(config)
         service = build_service(config, options, path)
-        return _run(service, listener)
+        return run(service, listener, host=options.host)
 
 
 def build_service(config: EngineConfig, options: ServeOptions, path: Path) -> Service:
-    """Load the model and put scheduler, engine, metrics and tokenizer around it."""
+    """Load tokenizer and model and put the service around them."""
     from engine.runner import ModelRunner
     from engine.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(path)
     runner = ModelRunner(dataclasses.replace(config, model=str(path)))
     runner.warmup()
-    return assemble(config, options, runner, tokenizer, name=served_name(config, path))
+    name = config.served_model_name or config.model or path.stem.rsplit(".", 1)[0]
+    return assemble(config, options, runner, tokenizer, name=name)
 
 
-def served_name(config: EngineConfig, path: Path) -> str:
-    """--served-model-name, else the model as it was named, else the packaged model's name."""
-    return config.served_model_name or config.model or path.stem.rsplit(".", 1)[0]
+def run(service: Service, listener: socket.socket, *, host: str) -> int:
+    """Accept connections on the bound socket until a signal."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    server.listen(listener)
+    line = ready_line(service, host, listener.getsockname()[1])
+    web = server.Server(
+        create_app(service),
+        on_ready=lambda: print(line, flush=True),
+        on_signal=service.engine.begin_stop,
+    )
+    web.run(sockets=[listener])
+    if not web.started:
+        raise EngineConfigError("the HTTP server could not start; see the log above")
+    return 0
+
+
+def ready_line(service: Service, host: str, port: int) -> str:
+    """What is printed once, when requests are accepted."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    if ":" in reachable and not reachable.startswith("["):
+        reachable = f"[{reachable}]"
+    values = service.knobs.values
+    return (
+        f"ready: http://{reachable}:{port}  model={service.served_model_name} "
+        f"max_num_seqs={values.max_num_seqs} chunk_size={values.chunk_size} "
+        f"kv_blocks={service.knobs.kv_blocks_cap}"
+    )

@@ -76,9 +76,7 @@ def _pre_tokenizer(split: str) -> pre_tokenizers.PreTokenizer:
     return byte_level
 
 
-def _add_whole_tokens(
-    tokenizer: tokenizers.Tokenizer, pieces: list[str], token_types: Any
-) -> None:
+def _add_whole_tokens(tokenizer: tokenizers.Tokenizer, pieces: list[str], token_types: Any) -> None:
     control, plain = [], []
     for piece, token_type in zip(pieces, token_types, strict=False):
         if token_type == _CONTROL:

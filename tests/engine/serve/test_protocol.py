@@ -17,12 +17,16 @@ def completion(**fields: object) -> CompletionBody:
 
 def refusal(kind: type, raw: bytes | str) -> RequestError:
     with pytest.raises(RequestError) as caught:
-        body = parse_body(kind, raw if isinstance(raw, bytes) else raw.encode())
-        body.check()
-        body.sampling(max_tokens=body.max_tokens)
-        if isinstance(body, CompletionBody):
-            body.prompts()
+        check(kind, raw if isinstance(raw, bytes) else raw.encode())
     return caught.value
+
+
+def check(kind: type, raw: bytes) -> None:
+    body = parse_body(kind, raw)
+    body.check()
+    body.sampling(max_tokens=body.max_tokens)
+    if isinstance(body, CompletionBody):
+        body.prompts()
 
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", '"x"', "nonsense", '{"prompt": NaN}', "\ufeff{}"])

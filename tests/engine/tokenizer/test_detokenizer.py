@@ -18,7 +18,9 @@ def pieces_of(token_ids: list[int]) -> list[str]:
     return [*(detokenizer.append(i) for i in token_ids), detokenizer.flush()]
 
 
-@pytest.mark.parametrize("text", ["plain", "naïve café", "日本語テキスト", "🏳️‍🌈 family 👨‍👩‍👧", "a\u0000b\r\n"])
+@pytest.mark.parametrize(
+    "text", ["plain", "naïve café", "日本語テキスト", "🏳️‍🌈 family 👨‍👩‍👧", "a\u0000b\r\n"]
+)
 def test_characters_appear_whole_with_their_last_byte(text: str) -> None:
     pieces = pieces_of(list(text.encode()))
     assert "".join(pieces) == text
