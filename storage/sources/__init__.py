@@ -1,1 +1,1 @@
-"""Where live metrics come from: a Prometheus server, or slotune's own scraper."""
+"""Where metrics come from: a target's own /metrics, Prometheus, a recording."""

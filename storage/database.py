@@ -1,0 +1,339 @@
+"""The door to the database: plain methods, one transaction each, frozen rows out.
+
+Invariants: a measurement and its request records are stored together or not at all; what was
+committed survives the death of the process; every fault leaves as StorageError, one sentence.
+A Database may be used from several threads; each call has its own session.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from storage import columns, location, migrate
+from storage.errors import StorageError
+from storage.faults import translated
+from storage.rows import (
+    FailureKind,
+    Finding,
+    Measurement,
+    MeasurementState,
+    NewFinding,
+    Stage,
+    Study,
+    StudyState,
+)
+from storage.schema import Base, FindingRow, MeasurementRow, RequestRecordsRow, StudyRow
+
+if TYPE_CHECKING:
+    import optuna
+
+Row = TypeVar("Row", Study, Measurement, Finding)
+Json = Mapping[str, Any]
+_STUDY_FIELDS = frozenset(f.name for f in dataclasses.fields(Study)) - {"id", "created_at_s"}
+
+
+def open_database(
+    url_or_path: str | os.PathLike[str] | None = None, *, read_only: bool = False
+) -> Database:
+    """Opens `slotune.db` here, a path, or an sqlite/postgresql URL; migrates unless read_only.
+
+    read_only never creates, migrates or locks. Raises StorageError.
+    """
+    where = location.parse(url_or_path)
+    with translated(where.text, "opened"):
+        engine = location.connect(where, read_only=read_only)
+        try:
+            if read_only:
+                migrate.check_readable(engine, where.text)
+            else:
+                migrate.upgrade(engine, where.text)
+        except BaseException:
+            engine.dispose()
+            raise
+    return Database(engine, where, read_only=read_only)
+
+
+class Database:
+    """Made by open_database."""
+
+    def __init__(self, engine: Engine, where: location.Location, *, read_only: bool) -> None:
+        self._engine = engine
+        self._where = where
+        self._optuna: optuna.storages.RDBStorage | None = None
+        self.read_only = read_only
+
+    @property
+    def location(self) -> str:
+        """Path or URL without password, for messages."""
+        return self._where.text
+
+    def create_study(
+        self,
+        name: str,
+        *,
+        command: str | None = None,
+        target: Json | None = None,
+        workload: Json | None = None,
+        slos: str | None = None,
+        objective: str | None = None,
+        space: Json | None = None,
+        seed: int | None = None,
+        budget: Json | None = None,
+        optuna_study_name: str | None = None,
+        state: StudyState = "running",
+    ) -> Study:
+        """Raises StorageError when the name is empty or taken."""
+        if not name.strip():
+            raise StorageError("a study needs a name that is not empty")
+        now_s = time.time()
+        row = StudyRow(
+            name=name,
+            created_at_s=now_s,
+            updated_at_s=now_s,
+            state=state,
+            command=_text(command),
+            target=_json(target),
+            workload=_json(workload),
+            slos=_text(slos),
+            objective=_text(objective),
+            space=_json(space),
+            seed=seed,
+            budget=_json(budget),
+            result=None,
+            optuna_study_name=optuna_study_name,
+        )
+        with self._write() as session:
+            if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
+                raise StorageError(f"a study named {name!r} exists in {self.location} already")
+            session.add(row)
+            session.flush()
+            return _detached(Study, row)
+
+    def get_study(self, name_or_id: str | int) -> Study | None:
+        """By name (text) or id (int); None when there is none."""
+        column = StudyRow.id if isinstance(name_or_id, int) else StudyRow.name
+        with self._read() as session:
+            row = session.scalar(select(StudyRow).where(column == name_or_id))
+            return None if row is None else _detached(Study, row)
+
+    def list_studies(self) -> list[Study]:
+        """Oldest first."""
+        with self._read() as session:
+            rows = session.scalars(select(StudyRow).order_by(StudyRow.created_at_s, StudyRow.id))
+            return [_detached(Study, row) for row in rows]
+
+    def update_study(self, study_id: int, **fields: Any) -> Study:
+        """Sets the fields given and updated_at_s. Raises StorageError for an unknown study."""
+        unknown = set(fields) - _STUDY_FIELDS
+        if unknown:
+            raise TypeError(f"a study has no field {', '.join(sorted(unknown))}")
+        with self._write() as session:
+            row = session.get(StudyRow, study_id)
+            if row is None:
+                raise StorageError(f"there is no study {study_id} in {self.location}")
+            for name, value in ({"updated_at_s": time.time()} | fields).items():
+                setattr(row, name, _storable(value))
+            session.flush()
+            return _detached(Study, row)
+
+    def add_measurement(
+        self,
+        *,
+        stage: Stage,
+        config: Json,
+        started_at_s: float,
+        state: MeasurementState = "ok",
+        study_id: int | None = None,
+        trial_number: int | None = None,
+        workload: Json | None = None,
+        slos: str | None = None,
+        seed: int | None = None,
+        duration_s: float | None = None,
+        failure_kind: FailureKind | None = None,
+        failure_reason: str | None = None,
+        summary: Json | None = None,
+        verdict: Json | None = None,
+        server: Json | None = None,
+        records: Mapping[str, Sequence[Any] | columns.Column] | None = None,
+    ) -> int:
+        """Stores a measurement with its request records in one transaction; returns its id."""
+        encoded = columns.encode(records) if records is not None else None
+        row = MeasurementRow(
+            study_id=study_id,
+            trial_number=trial_number,
+            stage=stage,
+            config=dict(config),
+            workload=_json(workload),
+            slos=_text(slos),
+            seed=seed,
+            started_at_s=started_at_s,
+            duration_s=duration_s,
+            state=state,
+            failure_kind=failure_kind,
+            failure_reason=_text(failure_reason),
+            summary=_json(summary),
+            verdict=_json(verdict),
+            server=_json(server),
+        )
+        with self._write() as session:
+            session.add(row)
+            session.flush()
+            if encoded is not None:
+                count, blob = encoded
+                session.add(
+                    RequestRecordsRow(
+                        measurement_id=row.id, count=count, codec=columns.CODEC, blob=blob
+                    )
+                )
+            if study_id is not None and (study := session.get(StudyRow, study_id)) is not None:
+                study.updated_at_s = time.time()
+            return row.id
+
+    def list_measurements(
+        self, study_id: int | None = None, stage: Stage | None = None
+    ) -> list[Measurement]:
+        """In order of start; None means all."""
+        query = select(MeasurementRow).order_by(MeasurementRow.started_at_s, MeasurementRow.id)
+        if study_id is not None:
+            query = query.where(MeasurementRow.study_id == study_id)
+        if stage is not None:
+            query = query.where(MeasurementRow.stage == stage)
+        with self._read() as session:
+            return [_detached(Measurement, row) for row in session.scalars(query)]
+
+    def load_records(self, measurement_id: int) -> dict[str, columns.Column]:
+        """The request records by column. Raises StorageError when none were stored."""
+        with self._read() as session:
+            row = session.get(RequestRecordsRow, measurement_id)
+            if row is None:
+                raise StorageError(
+                    f"measurement {measurement_id} in {self.location} has no request records"
+                )
+            try:
+                return columns.decode(row.codec, row.blob)
+            except ValueError as fault:
+                raise StorageError(f"measurement {measurement_id}: {fault}") from fault
+
+    def add_findings(
+        self,
+        findings: Iterable[NewFinding],
+        *,
+        target: str | None = None,
+        measurement_id: int | None = None,
+        at_s: float | None = None,
+    ) -> list[int]:
+        """Stores the findings of one diagnosis together; returns their ids in order."""
+        created_at_s = time.time() if at_s is None else at_s
+        rows = [
+            FindingRow(
+                measurement_id=measurement_id,
+                created_at_s=created_at_s,
+                target=_text(target),
+                node=finding.node,
+                state=finding.state,
+                confidence=finding.confidence,
+                payload=_json(finding.payload),
+            )
+            for finding in findings
+        ]
+        with self._write() as session:
+            session.add_all(rows)
+            session.flush()
+            return [row.id for row in rows]
+
+    def list_findings(
+        self,
+        *,
+        measurement_id: int | None = None,
+        target: str | None = None,
+        since_s: float | None = None,
+        limit: int | None = None,
+    ) -> list[Finding]:
+        """Newest first."""
+        query = select(FindingRow).order_by(FindingRow.created_at_s.desc(), FindingRow.id)
+        if measurement_id is not None:
+            query = query.where(FindingRow.measurement_id == measurement_id)
+        if target is not None:
+            query = query.where(FindingRow.target == target)
+        if since_s is not None:
+            query = query.where(FindingRow.created_at_s >= since_s)
+        with self._read() as session:
+            rows = session.scalars(query if limit is None else query.limit(limit))
+            return [_detached(Finding, row) for row in rows]
+
+    def optuna_storage(self) -> optuna.storages.RDBStorage:
+        """Optuna's storage in this same database; its tables are its own."""
+        from storage.optuna_storage import open_optuna_storage
+
+        if self.read_only:
+            raise StorageError(f"{self.location} was opened for reading only")
+        if self._optuna is None:
+            self._optuna = open_optuna_storage(self._where)
+        return self._optuna
+
+    def close(self) -> None:
+        if self._optuna is not None:
+            self._optuna.remove_session()
+            self._optuna.engine.dispose()
+            self._optuna = None
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _read(self) -> Iterator[Session]:
+        with translated(self.location, "read"), Session(self._engine) as session:
+            yield session
+
+    @contextmanager
+    def _write(self) -> Iterator[Session]:
+        if self.read_only:
+            raise StorageError(f"{self.location} was opened for reading only")
+        engine = self._engine.execution_options(**{location.WRITES: True})
+        with translated(self.location, "written"):
+            try:
+                with Session(engine, expire_on_commit=False) as session, session.begin():
+                    yield session
+            except IntegrityError as fault:
+                raise StorageError(_integrity(fault, self.location)) from fault
+
+
+def _integrity(fault: IntegrityError, where: str) -> str:
+    text = str(fault.orig).lower()
+    if "foreign key" in text:
+        return f"the study or measurement referred to is not in {where}"
+    if "unique" in text:
+        return f"a study of that name exists in {where} already"
+    return f"a row for {where} breaks the schema: {' '.join(str(fault.orig).split())}"
+
+
+def _detached(kind: type[Row], row: Base) -> Row:
+    return kind(**{f.name: getattr(row, f.name) for f in dataclasses.fields(kind)})
+
+
+def _text(value: str | None) -> str | None:
+    """PostgreSQL text cannot hold NUL, which the log tail of a crashed server may contain."""
+    return None if value is None else value.replace("\x00", "")
+
+
+def _json(value: Json | None) -> dict[str, Any] | None:
+    return None if value is None else dict(value)
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,7 @@
+"""The one fault of this room that its callers are expected to catch."""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """The database cannot be opened, read or written; the message is one sentence for a person."""

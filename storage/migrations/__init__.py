@@ -1,0 +1,1 @@
+"""Alembic environment and revisions of our tables; run by storage/migrate.py."""

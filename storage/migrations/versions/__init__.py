@@ -1,0 +1,1 @@
+"""One module per revision, oldest 0001. A released revision is never edited."""

@@ -1,0 +1,42 @@
+"""Optuna's own storage inside our database; the only module of this room that imports optuna."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import optuna
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+
+from storage.errors import StorageError
+from storage.faults import sentence
+from storage.location import BUSY_TIMEOUT_S, Location
+
+
+def open_optuna_storage(where: Location) -> optuna.storages.RDBStorage:
+    """Creates Optuna's tables on first use. Raises StorageError."""
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if where.path is not None:
+        options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            storage = optuna.storages.RDBStorage(
+                where.url.render_as_string(hide_password=False), engine_kwargs=options
+            )
+    except SQLAlchemyError as fault:
+        raise StorageError(sentence(where.text, "opened for the search", fault)) from fault
+    except RuntimeError as fault:
+        raise StorageError(
+            f"the search history in {where.text} was written by another version of optuna: {fault}"
+        ) from fault
+    if where.path is not None:
+        event.listen(storage.engine, "connect", _sync_normal)
+    return storage
+
+
+def _sync_normal(connection: Any, record: object) -> None:
+    """As in our own connections: WAL needs no sync per commit to survive a killed process."""
+    connection.execute("PRAGMA synchronous=NORMAL")

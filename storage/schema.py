@@ -1,0 +1,126 @@
+"""The tables, as SQLAlchemy models: studies, measurements, their request records, findings.
+
+Invariant: this file and the migrations describe the same schema (a test compares them). Optuna
+keeps its own tables in the same database under plural names (`studies`, `trials`, …); ours are
+singular and the revision of ours lives in VERSION_TABLE, so neither touches the other.
+Times are Unix seconds, durations seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Float,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+VERSION_TABLE = "slotune_schema_version"
+
+STUDY_STATES = ("running", "done", "stopped", "failed")
+STAGES = ("baseline", "sweep", "search", "confirm", "bench")
+MEASUREMENT_STATES = ("ok", "failed", "invalid", "aborted")
+FAILURE_KINDS = ("configuration", "transient")
+
+
+def one_of(column: str, words: tuple[str, ...]) -> str:
+    """The SQL of a check that holds a column to a fixed set of words."""
+    return f"{column} IN ({', '.join(repr(word) for word in words)})"
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: JSON(none_as_null=True), str: Text(), float: Float(53)}  # noqa: RUF012
+
+
+class StudyRow(Base):
+    __tablename__ = "study"
+    __table_args__ = (CheckConstraint(one_of("state", STUDY_STATES), name="state"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    created_at_s: Mapped[float]
+    updated_at_s: Mapped[float]
+    state: Mapped[str]
+    command: Mapped[str | None]
+    target: Mapped[dict[str, Any] | None]
+    workload: Mapped[dict[str, Any] | None]
+    slos: Mapped[str | None]
+    objective: Mapped[str | None]
+    space: Mapped[dict[str, Any] | None]
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    budget: Mapped[dict[str, Any] | None]
+    result: Mapped[dict[str, Any] | None]
+    optuna_study_name: Mapped[str | None]
+
+
+class MeasurementRow(Base):
+    __tablename__ = "measurement"
+    __table_args__ = (
+        CheckConstraint(one_of("stage", STAGES), name="stage"),
+        CheckConstraint(one_of("state", MEASUREMENT_STATES), name="state"),
+        CheckConstraint(one_of("failure_kind", FAILURE_KINDS), name="failure_kind"),
+        Index(None, "study_id", "started_at_s"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int | None] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    trial_number: Mapped[int | None]
+    stage: Mapped[str]
+    config: Mapped[dict[str, Any]]
+    workload: Mapped[dict[str, Any] | None]
+    slos: Mapped[str | None]
+    seed: Mapped[int | None] = mapped_column(BigInteger)
+    started_at_s: Mapped[float]
+    duration_s: Mapped[float | None]
+    state: Mapped[str]
+    failure_kind: Mapped[str | None]
+    failure_reason: Mapped[str | None]
+    summary: Mapped[dict[str, Any] | None]
+    verdict: Mapped[dict[str, Any] | None]
+    server: Mapped[dict[str, Any] | None]
+
+
+class RequestRecordsRow(Base):
+    """All requests of one measurement, columnar and compressed (storage/columns.py)."""
+
+    __tablename__ = "request_records"
+
+    measurement_id: Mapped[int] = mapped_column(
+        ForeignKey("measurement.id", ondelete="CASCADE"), primary_key=True
+    )
+    count: Mapped[int]
+    codec: Mapped[str]
+    blob: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class FindingRow(Base):
+    __tablename__ = "finding"
+    __table_args__ = (Index(None, "target", "created_at_s"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    measurement_id: Mapped[int | None] = mapped_column(
+        ForeignKey("measurement.id", ondelete="CASCADE"), index=True
+    )
+    created_at_s: Mapped[float]
+    target: Mapped[str | None]
+    node: Mapped[str]
+    state: Mapped[str]
+    confidence: Mapped[str | None]
+    payload: Mapped[dict[str, Any] | None]
