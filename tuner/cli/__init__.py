@@ -1,0 +1,5 @@
+"""The `tuner` command line; `main` is the entry point, one module per command."""
+
+from tuner.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,124 @@
+"""Options, exit codes and the progress line that the commands share.
+
+Results go to stdout, progress and notes to stderr, so that `--json` can be piped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from typing import Any, TextIO
+
+EXIT_DONE = 0
+EXIT_ANSWER_IS_NO = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+DEFAULT_DATABASE = "slotune.db"
+
+
+def add_target_options(parser: argparse.ArgumentParser, *, url_required: bool = False) -> None:
+    """--url, --model, --api-key."""
+    group = parser.add_argument_group("target")
+    group.add_argument(
+        "--url", required=url_required, help="base URL of a running server, http://HOST:PORT"
+    )
+    group.add_argument("--model", help="model name to request (default: what the server serves)")
+    group.add_argument("--api-key", help="bearer token the server asks for")
+
+
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """--workload, --slo, --seed."""
+    group = parser.add_argument_group("load and SLOs")
+    group.add_argument(
+        "--workload",
+        help='what to send, a preset or e.g. "prompt=256,output=64,concurrency=16"',
+    )
+    group.add_argument(
+        "--slo",
+        action="append",
+        default=[],
+        metavar='"METRIC<BOUND"',
+        help='e.g. "ttft_p95<500ms"; may be given several times; keep the quotes',
+    )
+    group.add_argument("--seed", type=int, default=0, help="seed of arrivals, lengths and search")
+
+
+def add_database_option(parser: argparse.ArgumentParser) -> None:
+    """--database."""
+    parser.add_argument(
+        "--database",
+        default=DEFAULT_DATABASE,
+        metavar="PATH|URL",
+        help="SQLite file or SQLAlchemy URL that keeps every measurement (default %(default)s)",
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """--json, --quiet."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="print the result as JSON")
+    group.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; infinities and NaN become null."""
+    print(json.dumps(_finite(value), indent=2, default=str))
+
+
+class ProgressLine:
+    """A status line on stderr: rewritten in place on a terminal, a new line now and then in a log.
+
+    interval_s is the shortest time between two lines where stderr is no terminal.
+    """
+
+    def __init__(
+        self, *, quiet: bool = False, stream: TextIO | None = None, interval_s: float = 10.0
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._quiet = quiet
+        self._live = self._stream.isatty()
+        self._interval_s = interval_s
+        self._last_s = -math.inf
+        self._width = 0
+
+    def update(self, text: str) -> None:
+        """Show text as the present state; dropped in a log when the last line is recent."""
+        if self._quiet:
+            return
+        if self._live:
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+            self._stream.flush()
+        elif time.monotonic() - self._last_s >= self._interval_s:
+            self._last_s = time.monotonic()
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        if self._quiet:
+            return
+        self.clear()
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Remove the status line from a terminal."""
+        if self._live and self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+        self._width = 0
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,119 @@
+"""Dispatches `tuner COMMAND` and turns every fault of the user into one sentence and an exit code.
+
+Each command is a module with NAME, HELP, add_arguments(parser) and run(args) -> int. Invariant:
+building the parser imports nothing heavy; a command imports what it needs inside run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn, Protocol, cast
+
+from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED
+from tuner.errors import UserError
+
+COMMANDS = ("bench", "sweep", "optimize", "diagnose", "studies")
+
+EPILOG = """\
+An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
+  tuner optimize --url http://127.0.0.1:8000 --slo "ttft_p95<500ms"
+
+exit codes: 0 done · 1 done, but the answer is no (an SLO is not met, a critical finding)
+            2 bad input, one sentence on stderr · 130 interrupted, what was measured is kept
+"""
+
+
+class Command(Protocol):
+    """What a module of this package offers."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage text in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code (argparse itself exits for --help and bad flags)."""
+    args = _build_parser().parse_args(argv)
+    command: Command = args.command
+    previous = _interrupt_on_sigterm()
+    try:
+        return command.run(args)
+    except KeyboardInterrupt:
+        print("tuner: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except Exception as error:
+        if not _is_users_fault(error):
+            raise
+        print(f"tuner {command.NAME}: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="tuner",
+        description="Measure an LLM server, find the knob settings that meet its SLOs, prove it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", parser_class=_Parser
+    )
+    for name in COMMANDS:
+        if importlib.util.find_spec(f"tuner.cli.{name}") is None:
+            continue
+        module = cast(Command, importlib.import_module(f"tuner.cli.{name}"))
+        child = commands.add_parser(
+            module.NAME,
+            help=module.HELP,
+            description=module.HELP,
+            epilog=EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(child)
+        child.set_defaults(command=module)
+    return parser
+
+
+def _is_users_fault(error: Exception) -> bool:
+    if isinstance(error, UserError):
+        return True
+    # Looked up, not imported: a command that never opened a database must not pay for SQLAlchemy.
+    faults = sys.modules.get("storage.errors")
+    return faults is not None and isinstance(error, faults.StorageError)
+
+
+def _interrupt_on_sigterm() -> signal.Handlers | None:
+    """SIGTERM unwinds like Ctrl-C, so that a tuned server gets its configuration back."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread: signals stay the caller's business
+        return None
+    return cast(signal.Handlers, previous if previous is not None else signal.SIG_DFL)

@@ -1,0 +1,29 @@
+"""Options that `tuner sweep` and `tuner optimize` share: knobs and the length of a measurement."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_knob_option(group: argparse._ArgumentGroup, *, required: bool) -> None:
+    """--knob, repeatable."""
+    group.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        required=required,
+        metavar="NAME=VALUES",
+        help="values (max_num_seqs=10,20,40,80), a range (=8:256, =8:256:log) or =0.7..0.95",
+    )
+
+
+def add_measuring_options(group: argparse._ArgumentGroup) -> None:
+    """--duration, --warmup."""
+    group.add_argument(
+        "--duration",
+        metavar="TIME",
+        help="measured window of one trial, e.g. 15s (default: fitted)",
+    )
+    group.add_argument(
+        "--warmup", metavar="TIME", help="load before the window opens, e.g. 3s (default: fitted)"
+    )

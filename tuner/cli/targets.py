@@ -1,0 +1,60 @@
+"""The options that say what is tuned: a running server by URL, or one the tuner starts itself."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuner.cli.common import add_target_options
+
+if TYPE_CHECKING:
+    from tuner.targets import Target
+
+KINDS = ("slotune", "vllm")
+
+
+def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
+    """--url …, or --target with what it takes to start one."""
+    add_target_options(parser)
+    group = parser.add_argument_group(
+        "starting a server", "without --url the tuner starts the server, and stops it at the end"
+    )
+    group.add_argument(
+        "--target", choices=KINDS, default="slotune", help="what to start (default %(default)s)"
+    )
+    group.add_argument(
+        "--serve-args",
+        default="",
+        metavar="FLAGS",
+        help='flags handed to the started server, e.g. --serve-args="--max-model-len 2048"',
+    )
+    group.add_argument("--vllm-binary", default="vllm", help="path of vLLM's executable")
+    group.add_argument(
+        "--startup-timeout", type=float, default=300.0, metavar="S", help="seconds (default 300)"
+    )
+    group.add_argument(
+        "--log-dir",
+        default=".slotune/logs",
+        metavar="DIR",
+        help="server logs (default %(default)s)",
+    )
+
+
+def target_from(args: argparse.Namespace) -> Target:
+    """The target the options name, not yet started. UserError when they contradict each other."""
+    from tuner.targets import TargetOptions, open_target
+
+    return open_target(
+        TargetOptions(
+            kind=args.target,
+            url=args.url,
+            model=args.model,
+            api_key=args.api_key,
+            serve_args=tuple(shlex.split(args.serve_args)),
+            vllm_binary=args.vllm_binary,
+            startup_timeout_s=args.startup_timeout,
+            log_dir=Path(args.log_dir),
+        )
+    )
