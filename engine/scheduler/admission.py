@@ -37,7 +37,7 @@ def output_limit(sequence: Sequence, config: SchedulerConfig, usable_blocks: int
         raise RequestError(
             f"the request needs KV for {num_prompt + wanted - 1} tokens ({num_prompt} of the "
             f"prompt and up to {wanted} generated), more than the whole KV pool of {pool_tokens}: "
-            "shorten it, or start the engine with more memory (--gpu-memory-utilization, --device-memory)",
+            "shorten it, or start the engine with more memory (--gpu-memory-utilization)",
             param="max_tokens",
             code="kv_pool_exceeded",
         )

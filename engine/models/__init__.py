@@ -1,0 +1,1 @@
+"""From a name to a model in memory: locate, read (GGUF or safetensors), build (Llama family)."""

@@ -1,0 +1,138 @@
+"""The architecture of a decoder of the Llama family, as its config.json (or GGUF) says it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import EngineConfigError
+from engine.models import gguf
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Sizes and switches. Families differ in two switches only: qkv_bias and qk_norm."""
+
+    family: str
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_model_len: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: Mapping[str, Any] | None
+    eos_token_ids: frozenset[int]
+    tie_word_embeddings: bool
+    qkv_bias: bool
+    qk_norm: bool
+    torch_dtype: str
+
+    def kv_bytes_per_token(self, element_bytes: int) -> int:
+        return self.num_layers * 2 * self.num_kv_heads * self.head_dim * element_bytes
+
+
+def read(path: Path) -> ModelConfig:
+    """The configuration of a located model; EngineConfigError for what the engine cannot run."""
+    if path.is_file():
+        return _build(gguf.config_from_metadata(gguf.read_metadata(path)), path)
+    try:
+        raw = json.loads((path / "config.json").read_text())
+        generation = path / "generation_config.json"
+        if generation.is_file():
+            raw.setdefault("eos_token_id", None)
+            raw["eos_token_id"] = json.loads(generation.read_text()).get(
+                "eos_token_id", raw["eos_token_id"]
+            )
+    except (OSError, ValueError) as error:
+        raise EngineConfigError(f"--model {path}: config.json cannot be read ({error})") from error
+    return _build(raw, path)
+
+
+def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
+    family = str(raw.get("model_type", ""))
+    if family not in FAMILIES:
+        raise EngineConfigError(
+            f"--model {path}: architecture {family!r} is not supported; supported are "
+            f"{', '.join(FAMILIES)}"
+        )
+    if raw.get("use_sliding_window"):
+        raise EngineConfigError(f"--model {path}: sliding-window attention is not supported")
+    try:
+        heads = int(raw["num_attention_heads"])
+        hidden = int(raw["hidden_size"])
+        return ModelConfig(
+            family=family,
+            hidden_size=hidden,
+            intermediate_size=int(raw["intermediate_size"]),
+            num_layers=int(raw["num_hidden_layers"]),
+            num_heads=heads,
+            num_kv_heads=int(raw.get("num_key_value_heads") or heads),
+            head_dim=int(raw.get("head_dim") or hidden // heads),
+            vocab_size=int(raw["vocab_size"]),
+            max_model_len=int(raw["max_position_embeddings"]),
+            rms_norm_eps=float(raw["rms_norm_eps"]),
+            rope_theta=float(_rope(raw).get("rope_theta", raw.get("rope_theta", 10_000.0))),
+            rope_scaling=_scaling(raw, path),
+            eos_token_ids=_token_ids(raw.get("eos_token_id")),
+            tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            qkv_bias=family == "qwen2" or bool(raw.get("attention_bias", False)),
+            qk_norm=family == "qwen3",
+            torch_dtype=str(raw.get("torch_dtype") or raw.get("dtype") or "bfloat16"),
+        )
+    except KeyError as error:
+        raise EngineConfigError(f"--model {path}: config.json lacks {error}") from error
+
+
+def _rope(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = raw.get("rope_parameters")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _scaling(raw: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:
+    scaling = raw.get("rope_scaling") or _rope(raw)
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind not in ("llama3", "linear"):
+        raise EngineConfigError(
+            f"--model {path}: rotary scaling {kind!r} is not supported; supported are default, "
+            "linear, llama3"
+        )
+    return {**scaling, "rope_type": kind}
+
+
+def _token_ids(value: Any) -> frozenset[int]:
+    if value is None:
+        return frozenset()
+    return frozenset(int(v) for v in (value if isinstance(value, list) else [value]))
+
+
+def inverse_frequencies(config: ModelConfig) -> list[float]:
+    """Rotation per position of each pair of dimensions, in radians (Su et al. 2021; Llama 3.1)."""
+    half = config.head_dim // 2
+    plain = [config.rope_theta ** (-i / half) for i in range(half)]
+    scaling = config.rope_scaling
+    if scaling is None:
+        return plain
+    factor = float(scaling["factor"])
+    if scaling["rope_type"] == "linear":
+        return [f / factor for f in plain]
+    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
+    original = float(scaling["original_max_position_embeddings"])
+
+    def scaled(frequency: float) -> float:
+        turns = original * frequency / (2 * math.pi)
+        share = min(1.0, max(0.0, (turns - low) / (high - low)))
+        return (1 - share) * frequency / factor + share * frequency
+
+    return [scaled(f) for f in plain]

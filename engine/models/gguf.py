@@ -1,0 +1,123 @@
+"""Reads GGUF files: metadata (without torch) and tensors, under Hugging Face's names.
+
+Llama-type GGUFs store the rows of q and k permuted for interleaved rotary embedding; the order is
+undone here, once, so that the rest of the engine knows only half-rotated heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.errors import EngineConfigError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_LAYER_PARTS = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+}
+_TOP = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_IGNORED = ("rope_freqs.weight",)
+
+
+def _open(path: Path) -> Any:
+    from gguf import GGUFReader
+
+    try:
+        return GGUFReader(str(path))
+    except Exception as error:  # struct, numpy and value errors alike: the file is damaged
+        raise EngineConfigError(
+            f"--model {path}: the GGUF file cannot be read ({error}); it may be cut off"
+        ) from error
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """All key-value pairs of the file: str, int, float, bool or lists of them."""
+    return {name: field.contents() for name, field in _open(path).fields.items()}
+
+
+def config_from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata as a Hugging Face config.json would say it."""
+    architecture = str(metadata.get("general.architecture", ""))
+    supported = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+    if architecture not in supported:
+        raise EngineConfigError(
+            f"the GGUF file is of architecture {architecture!r}; supported are "
+            f"{', '.join(supported)}"
+        )
+
+    def value(key: str, default: Any = None) -> Any:
+        found = metadata.get(f"{architecture}.{key}", default)
+        if found is None:
+            raise EngineConfigError(f"the GGUF file lacks the key {architecture}.{key}")
+        return found
+
+    heads = int(value("attention.head_count"))
+    hidden = int(value("embedding_length"))
+    return {
+        "model_type": supported[architecture],
+        "hidden_size": hidden,
+        "intermediate_size": int(value("feed_forward_length")),
+        "num_hidden_layers": int(value("block_count")),
+        "num_attention_heads": heads,
+        "num_key_value_heads": int(value("attention.head_count_kv", heads)),
+        "head_dim": int(value("attention.key_length", hidden // heads)),
+        "vocab_size": int(
+            metadata.get(f"{architecture}.vocab_size")
+            or len(metadata.get("tokenizer.ggml.tokens", ()))
+        ),
+        "max_position_embeddings": int(value("context_length")),
+        "rms_norm_eps": float(value("attention.layer_norm_rms_epsilon")),
+        "rope_theta": float(value("rope.freq_base", 10_000.0)),
+        "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
+    }
+
+
+def tensors(path: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
+    """(Hugging Face name, float32 array) of every weight, dequantised one at a time."""
+    from gguf import dequantize
+
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    permuted = config["model_type"] == "llama"
+    for tensor in _open(path).tensors:
+        if tensor.name in _IGNORED:
+            continue
+        weight = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        part = tensor.name.split(".")[2] if tensor.name.startswith("blk.") else ""
+        if permuted and part in heads:
+            weight = _undo_interleaving(weight, int(heads[part]))
+        yield _hugging_face_name(tensor.name), weight
+
+
+def _undo_interleaving(
+    weight: npt.NDArray[np.float32], heads: int
+) -> npt.NDArray[np.float32]:  # [heads * head_dim, …]
+    half = weight.shape[0] // heads // 2
+    return weight.reshape(heads, half, 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def _hugging_face_name(name: str) -> str:
+    if name in _TOP:
+        return _TOP[name]
+    pieces = name.split(".")
+    if len(pieces) == 4 and pieces[0] == "blk" and pieces[2] in _LAYER_PARTS:
+        return f"model.layers.{pieces[1]}.{_LAYER_PARTS[pieces[2]]}.{pieces[3]}"
+    raise EngineConfigError(f"the GGUF file has a tensor this engine does not know: {name}")

@@ -1,0 +1,92 @@
+"""The Llama family's decoder (Touvron et al. 2023): SmolLM2, Llama, Qwen2, Qwen3.
+
+Reads like the paper; what differs between families is a bias and two head norms. Inference only:
+weights are plain tensors, the KV cache and the step's batch are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from engine.attention.base import AttentionBackend, HeadNorms, StepBatch
+from engine.errors import EngineConfigError
+from engine.layers.linear import Linear
+from engine.layers.norm import RMSNorm
+from engine.models.config import ModelConfig
+
+Weights = dict[str, torch.Tensor]
+
+
+class DecoderLayer:
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, weights: Weights, prefix: str, config: ModelConfig) -> None:
+        def take(name: str) -> torch.Tensor:
+            return _take(weights, f"{prefix}.{name}")
+
+        def merged(*names: str, what: str) -> torch.Tensor:
+            return torch.cat([take(f"self_attn.{name}_proj.{what}") for name in names])
+
+        bias = merged("q", "k", "v", what="bias") if config.qkv_bias else None
+        self.qkv = Linear(merged("q", "k", "v", what="weight"), bias)
+        self.out = Linear(take("self_attn.o_proj.weight"))
+        self.gate = Linear(take("mlp.gate_proj.weight"))
+        self.up = Linear(take("mlp.up_proj.weight"))
+        self.down = Linear(take("mlp.down_proj.weight"))
+        self.attention_norm = RMSNorm(take("input_layernorm.weight"), config.rms_norm_eps)
+        self.mlp_norm = RMSNorm(take("post_attention_layernorm.weight"), config.rms_norm_eps)
+        self.head_norms: HeadNorms | None = None
+        if config.qk_norm:
+            self.head_norms = HeadNorms(
+                take("self_attn.q_norm.weight").float().contiguous(),
+                take("self_attn.k_norm.weight").float().contiguous(),
+                config.rms_norm_eps,
+            )
+
+    def forward(
+        self, x: torch.Tensor, cache: torch.Tensor, batch: StepBatch, attention: AttentionBackend
+    ) -> torch.Tensor:
+        qkv = self.qkv(self.attention_norm(x))
+        x = self.out.plus(attention.forward(qkv, cache, batch, self.head_norms), x)
+        h = self.mlp_norm(x)
+        return self.down.plus(self.up.times(h, self.gate.silu(h)), x)
+
+
+class Llama:
+    """Token ids in, logits of the wanted rows out."""
+
+    def __init__(self, config: ModelConfig, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+        weights = dict(named)
+        self.config = config
+        self.num_parameters = sum(weight.numel() for weight in weights.values())
+        self.weights_bytes = sum(weight.nbytes for weight in weights.values())
+        self.embedding = _take(weights, "model.embed_tokens.weight")
+        self.norm = RMSNorm(_take(weights, "model.norm.weight"), config.rms_norm_eps)
+        self.layers = [
+            DecoderLayer(weights, f"model.layers.{index}", config)
+            for index in range(config.num_layers)
+        ]
+        head = weights.pop("lm_head.weight", None)
+        if head is None or config.tie_word_embeddings:
+            head = self.embedding
+            if Linear.copies(head):
+                self.weights_bytes += head.nbytes
+        self.head = Linear(head)
+
+    def forward(
+        self, batch: StepBatch, caches: list[torch.Tensor], attention: AttentionBackend
+    ) -> torch.Tensor:
+        """Logits [len(sample_rows), vocab_size]."""
+        x = self.embedding.index_select(0, batch.token_ids)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer.forward(x, cache, batch, attention)
+        return self.head(self.norm(x.index_select(0, batch.sample_rows)))
+
+
+def _take(weights: Weights, name: str) -> torch.Tensor:
+    try:
+        return weights.pop(name)
+    except KeyError:
+        raise EngineConfigError(f"the model's files lack the weight {name}") from None

@@ -1,0 +1,82 @@
+"""How much memory there is, and how much of it becomes KV cache.
+
+KV bytes = gpu_memory_utilization × device memory − weights − activations. Activations are measured
+with the largest step that the start-up limits allow, never guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+CPU_SHARE_OF_RAM = 0.25
+"""Of a CPU machine's RAM, what counts as "device memory" unless --device-memory says more."""
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """All amounts in bytes; num_kv_blocks is what was allocated."""
+
+    device_memory_bytes: int
+    weights_bytes: int
+    activation_bytes: int
+    kv_bytes_per_token: int
+    kv_cache_bytes: int
+    num_kv_blocks: int
+
+
+def device_memory_bytes(device: torch.device, wanted_bytes: int | None) -> int:
+    """The memory the engine may count on: what the user says, the GPU's, or a share of RAM."""
+    if wanted_bytes is not None:
+        return wanted_bytes
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return int(total_ram_bytes() * CPU_SHARE_OF_RAM)
+
+
+def total_ram_bytes() -> int:
+    """RAM of the machine, or of the container where its limit is lower."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            total = int(line.split()[1]) * 1024
+            break
+    limit_file = Path("/sys/fs/cgroup/memory.max")
+    if limit_file.is_file():
+        text = limit_file.read_text().strip()
+        if text.isdigit():
+            return min(total, int(text))
+    return total
+
+
+def blocks_within(utilization: float, device_bytes: int, taken_bytes: int, block_bytes: int) -> int:
+    """KV blocks that fit into the share of memory left by weights and activations."""
+    return max(0, int(utilization * device_bytes) - taken_bytes) // block_bytes
+
+
+def measure_peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
+    """The most memory that work held at once beyond what was held before it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        return int(torch.cuda.max_memory_allocated(device) - before)
+    with contextlib.suppress(OSError):  # else the peak is the whole life's: never less than true
+        Path("/proc/self/clear_refs").write_text("5")  # resets the process's peak to its present
+    before = _status_bytes("VmRSS")
+    work()
+    return max(0, _status_bytes("VmHWM") - before)
+
+
+def _status_bytes(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    return 0
