@@ -103,10 +103,16 @@ class Diagnosis:
 
     @property
     def causes(self) -> tuple[NodeResult, ...]:
-        """Firing nodes that no other node explains, most specific of each branch, in tree order."""
+        """Firing nodes that no other one explains, the most specific of each branch.
+
+        Critical ones first, then in tree order; answers cut off by max_tokens last, since only the
+        client knows whether that was meant.
+        """
         firing = [node for node in self.nodes if node.firing and not node.symptom_of]
         parents = {node.parent for node in firing}
-        return tuple(node for node in firing if node.key not in parents)
+        leaves = [node for node in firing if node.key not in parents]
+        critical = State.CRITICAL
+        return tuple(sorted(leaves, key=lambda n: (n.key == "2.length", n.state is not critical)))
 
     @property
     def symptoms(self) -> tuple[NodeResult, ...]:

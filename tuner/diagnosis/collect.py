@@ -1,0 +1,260 @@
+"""Reads every signal of the registry from one metric source, once.
+
+Invariant: no window is shorter than four scrape intervals, and a missing metric becomes a reading
+that names it; nothing here judges.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from storage.sources.base import MetricSource, Outcome, Reading
+from tuner.diagnosis.registry import (
+    BREAKDOWNS,
+    LATENCIES,
+    MIN_SCRAPES_PER_WINDOW,
+    SPECS,
+    BreakdownSpec,
+    SignalSpec,
+    dialect_of,
+    latency_specs,
+)
+from tuner.diagnosis.signals import Signals
+
+GROWTH_S = 600.0
+"""How far back the queue's growth is looked for; twice the time that makes it an overload."""
+
+BASELINE_WINDOWS = 5
+"""The hit rate "before" is that of this many windows."""
+
+_CONFIG_NAMES = {
+    "max_num_batched_tokens": "chunk_size",
+    "num_gpu_blocks": "num_kv_blocks",
+    "device_type": "device",
+}
+
+
+def collect(
+    source: MetricSource,
+    *,
+    window_s: float,
+    dialect: str | None = None,
+    server_info: Mapping[str, Any] | None = None,
+    quantiles: Mapping[str, Iterable[float]] | None = None,
+    target: str = "",
+    at_s: float | None = None,
+) -> Signals:
+    """One look over the last window_s (raised to four scrape intervals where it is shorter).
+
+    server_info is the engine's own `/server_info`; quantiles adds quantiles of latencies by name
+    ({"ttft": [0.9]}), as SLOs need them; at_s is the evaluation's Unix time. Never raises for bad
+    data: an unreachable source gives signals whose readings all say so.
+    """
+    window_s = max(window_s, MIN_SCRAPES_PER_WINDOW * source.scrape_interval_s)
+    look = _Look(source, window_s, dialect, time.time() if at_s is None else at_s)
+    readings = {spec.name: look.read(spec) for spec in (*SPECS, *_extra(quantiles or {}))}
+    readings |= look.trends()
+    readings |= look.before(readings)
+    breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
+    breakdowns |= look.replicas()
+    return Signals(
+        target, look.dialect, look.at_s, window_s, look.status, readings, breakdowns,
+        config=look.config(server_info or {}), models=look.models(),
+    )  # fmt: skip
+
+
+def _extra(quantiles: Mapping[str, Iterable[float]]) -> list[SignalSpec]:
+    """Specs of quantiles the registry does not hold; the mean comes along at no loss."""
+    return [
+        spec
+        for metric, wanted in quantiles.items()
+        if metric in LATENCIES
+        for spec in latency_specs(metric, tuple(wanted))[1:]
+    ]
+
+
+class _Look:
+    """A source seen once: names and status asked for at the start, silent once unreachable."""
+
+    def __init__(
+        self, source: MetricSource, window_s: float, dialect: str | None, at_s: float
+    ) -> None:
+        self.source, self.window_s, self.at_s = source, window_s, at_s
+        self.status = source.status()
+        self.names = source.names() if self.status.up else frozenset()
+        self.dialect = dialect or dialect_of(self.names) or "vllm"
+
+    def resolve(self, spec: SignalSpec | BreakdownSpec) -> str | None:
+        for name in spec.names(self.dialect):
+            if name in self.names or f"{name}_bucket" in self.names:
+                return name
+        return None
+
+    def absent(self, spec: SignalSpec | BreakdownSpec) -> Reading:
+        if not self.status.up:
+            reason = self.status.reason or "the target does not answer"
+            return Reading(Outcome.UNREACHABLE, reason=reason)
+        names = spec.names(self.dialect)
+        wanted = names[0] if names else f"{spec.name} (no such metric in {self.dialect})"
+        return Reading(Outcome.NO_DATA, query=wanted, reason=f"{wanted} is not exported")
+
+    def read(self, spec: SignalSpec) -> Reading:
+        name = self.resolve(spec)
+        if name is None:
+            return self.absent(spec)
+        source, window_s = self.source, self.window_s
+        labels = spec.labels or None
+        match spec.kind:
+            case "gauge_sum":
+                return source.gauge(name, labels, "sum")
+            case "gauge_max":
+                return source.gauge(name, labels, "max")
+            case "rate":
+                return source.rate(name, window_s, labels)
+            case "increase":
+                return source.increase(name, window_s, labels)
+            case "mean":
+                return source.mean(name, window_s, labels)
+            case "quantile":
+                return source.quantile(name, spec.q or 0.5, window_s, labels)
+
+    def split(self, spec: BreakdownSpec) -> dict[str, Reading]:
+        name = self.resolve(spec)
+        if name is None:
+            return {}
+        return dict(self.source.breakdown(name, spec.by, self.window_s if spec.windowed else None))
+
+    def _series(self, signal: str, span_s: float) -> tuple[str, list[tuple[float, float]]]:
+        spec = next(spec for spec in SPECS if spec.name == signal)
+        name = self.resolve(spec)
+        if name is None:
+            return "", []
+        step_s = max(self.source.scrape_interval_s, span_s / 60)
+        points = self.source.range(
+            "gauge", name, start_s=self.at_s - span_s, end_s=self.at_s, step_s=step_s
+        )
+        return name, [(at, value) for at, value in points if value is not None]
+
+    def trends(self) -> dict[str, Reading]:
+        """Means of gauges over the window, the queue's rise in it and for how long it has grown."""
+        readings: dict[str, Reading] = {}
+        for signal in ("running", "waiting", "kv_usage"):
+            name, points = self._series(signal, self.window_s)
+            values = [value for _, value in points]
+            query = f"avg_over_time({name}[{self.window_s:g}s])"
+            if values:
+                readings[f"{signal}_mean"] = self._derived(statistics.fmean(values), query, values)
+            if signal == "waiting" and len(values) >= 2:
+                rise = _rise(values)
+                readings["waiting_rise"] = self._derived(rise, f"delta({name})", values)
+                readings["restart"] = self._derived(self._restarted(points), name, values)
+        name, points = self._series("waiting", GROWTH_S)
+        if len(points) >= 2:
+            grown_s = growing_s(points)
+            values = [value for _, value in points]
+            readings["waiting_growing_s"] = self._derived(grown_s, f"deriv({name})", values)
+        return readings
+
+    def _derived(self, value: float, query: str, values: list[float]) -> Reading:
+        return Reading(Outcome.VALUE, value, query, self.window_s, len(values), self.at_s)
+
+    def _restarted(self, points: list[tuple[float, float]]) -> float:
+        """1 when samples of the window come from before the process now running had started."""
+        start_s = self.status.process_start_s
+        return float(start_s is not None and bool(points) and points[0][0] < start_s - 1.0)
+
+    def before(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
+        """The prefix hit rate over the window and over the longer time before it."""
+        rates: dict[str, Reading] = {}
+        hits, queries = readings["prefix_hits"], readings["prefix_queries"]
+        rates["hit_rate"] = _ratio(hits, queries)
+        specs = {spec.name: spec for spec in SPECS}
+        long_s = BASELINE_WINDOWS * self.window_s
+        names = [self.resolve(specs[name]) for name in ("prefix_hits", "prefix_queries")]
+        if names[0] and names[1]:
+            rates["hit_rate_before"] = _ratio(
+                self.source.increase(names[0], long_s), self.source.increase(names[1], long_s)
+            )
+        return rates
+
+    def replicas(self) -> dict[str, dict[str, Reading]]:
+        """running, kv_usage and TTFT by replica, where the series carry more than one."""
+        specs = {spec.name: spec for spec in SPECS}
+        running = self.resolve(specs["running"])
+        if running is None:
+            return {}
+        for label in ("instance", "engine", "dp_rank"):
+            parts = {k: r for k, r in self.source.breakdown(running, label).items() if k}
+            if len(parts) >= 2:
+                return self._by_replica(label, parts)
+        return {}
+
+    def _by_replica(self, label: str, running: dict[str, Reading]) -> dict[str, dict[str, Reading]]:
+        specs = {spec.name: spec for spec in SPECS}
+        found = {"running_by_replica": running}
+        if kv := self.resolve(specs["kv_usage"]):
+            found["kv_usage_by_replica"] = dict(self.source.breakdown(kv, label))
+        if ttft := self.resolve(specs["ttft"]):
+            found["ttft_by_replica"] = {
+                name: self.source.mean(ttft, self.window_s, {label: name}) for name in running
+            }
+        return found
+
+    def models(self) -> tuple[str, ...]:
+        spec = next(spec for spec in SPECS if spec.name == "running")
+        name = self.resolve(spec)
+        if name is None:
+            return ()
+        return tuple(sorted(m for m in self.source.breakdown(name, "model_name") if m))
+
+    def config(self, server_info: Mapping[str, Any]) -> dict[str, str]:
+        """Settings by our knob names: what the engine exports, then what it says of itself."""
+        found: dict[str, str] = {}
+        if self.status.up:
+            for info in ("vllm:cache_config_info", "slotune:scheduler_config_info"):
+                found |= self.source.info(info) or {}
+        plain = (str, int, float, bool)
+        found |= {k: str(v) for k, v in server_info.items() if isinstance(v, plain)}
+        for knob, facts in (server_info.get("knobs") or {}).items():
+            found[knob] = str(facts["value"])
+            found[f"{knob}_high"] = str(facts["high"])
+        return {_CONFIG_NAMES.get(k, k): v for k, v in found.items() if v != "None"}
+
+
+def _ratio(top: Reading, bottom: Reading) -> Reading:
+    for reading in (bottom, top):
+        if not reading.ok:
+            return reading
+    query = f"{top.query} / {bottom.query}"
+    if not bottom.value:
+        return Reading(Outcome.NO_TRAFFIC, query=query, reason="no token was looked up")
+    return replace(top, value=(top.value or 0.0) / bottom.value, query=query)
+
+
+def _rise(values: list[float]) -> float:
+    """Mean of the last third minus mean of the first third."""
+    third = max(1, len(values) // 3)
+    return statistics.fmean(values[-third:]) - statistics.fmean(values[:third])
+
+
+def growing_s(points: list[tuple[float, float]], bins: int = 10) -> float:
+    """For how long, up to the last point, the queue's binned mean has only grown (seconds).
+
+    Bins smooth the noise of arrivals; a bin no greater than the one before it ends the growth.
+    """
+    start_s, end_s = points[0][0], points[-1][0]
+    width_s = (end_s - start_s) / bins
+    if width_s <= 0:
+        return 0.0
+    groups: list[list[float]] = [[] for _ in range(bins)]
+    for at, value in points:
+        groups[min(bins - 1, int((at - start_s) / width_s))].append(value)
+    means = [statistics.fmean(group) for group in groups if group]
+    grown = 0
+    while grown < len(means) - 1 and means[-1 - grown] > means[-2 - grown]:
+        grown += 1
+    return grown * width_s

@@ -1,0 +1,183 @@
+"""What every node is built with: the case at hand and one way to turn readings into a result.
+
+Invariant: a node whose required reading has no value can never be ok: no traffic makes it
+not_applicable, everything else cant_tell with the missing metric and how to get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from storage.sources.base import Outcome, Reading
+from tuner.diagnosis.model import Lever, NodeResult, State
+from tuner.diagnosis.registry import how_to_get
+from tuner.diagnosis.signals import Signals
+from tuner.diagnosis.thresholds import Thresholds
+
+
+class Clause(Protocol):
+    """What the tree needs of an SLO clause (tuner.slo.Clause): bound in seconds or per second."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def stat(self) -> str | None: ...
+    @property
+    def quantile(self) -> float | None: ...
+    @property
+    def bound(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One evaluation's input."""
+
+    s: Signals
+    t: Thresholds
+    clauses: tuple[Clause, ...] = ()
+
+    def clauses_for(self, *metrics: str) -> tuple[Clause, ...]:
+        return tuple(clause for clause in self.clauses if clause.metric in metrics)
+
+    @property
+    def age_s(self) -> float | None:
+        return self.s.status.age_s
+
+    @property
+    def traffic(self) -> str:
+        """ "traffic", "no_traffic" or "unknown"."""
+        gauges = [self.s.value(n) for n in ("running", "waiting")]
+        counts = [self.s.value(n) for n in ("finished", "generated", "preemptions", "rejections")]
+        if any(value for value in (*gauges, *counts)):
+            return "traffic"
+        known = any(value is not None for value in gauges)
+        return "no_traffic" if known and self.s.status.up else "unknown"
+
+    def waiting(self) -> float:
+        """Requests waiting: the greater of now and the window's mean."""
+        return max(self.s.value("waiting") or 0.0, self.s.value("waiting_mean") or 0.0)
+
+    def running(self) -> float:
+        return max(self.s.value("running") or 0.0, self.s.value("running_mean") or 0.0)
+
+    def kv_usage(self) -> float:
+        return max(self.s.value("kv_usage") or 0.0, self.s.value("kv_usage_mean") or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A result before hysteresis. exact: measured, not inferred from averages.
+
+    clears_below is the value under which the node has its margin; None leaves the margin out.
+    """
+
+    node: NodeResult
+    exact: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.node.key
+
+    @property
+    def firing(self) -> bool:
+        return self.node.firing
+
+
+def level(value: float, warning: float, critical: float | None = None) -> State:
+    """warning and critical are inclusive: a value at its threshold has reached it."""
+    if critical is not None and value >= critical:
+        return State.CRITICAL
+    return State.WARNING if value >= warning else State.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A node's fixed part: who it is, what it must read, what to do when it fires."""
+
+    key: str
+    title: str
+    parent: str = ""
+    uses: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    unit: str = ""
+    levers: tuple[Lever, ...] = ()
+    will_not_help: tuple[str, ...] = ()
+    exact: bool = True
+
+    def readings(self, case: Case) -> list[Reading]:
+        """Readings behind the node, breakdowns included; those without a question are left out."""
+        found: list[Reading] = []
+        for name in (*self.uses, *self.also):
+            parts = case.s.breakdowns.get(name)
+            found += parts.values() if parts else [case.s[name]]
+        return found
+
+    def blank(self, case: Case, state: State, summary: str) -> NodeResult:
+        readings = self.readings(case)
+        queries = tuple(dict.fromkeys(r.query for r in readings if r.query and r.ok))
+        samples = [case.s[n].samples for n in self.uses if n in case.s.readings and case.s[n].ok]
+        return NodeResult(
+            self.key, self.title, state, summary, self.parent, unit=self.unit,
+            window_s=case.s.window_s, samples=min(samples, default=0), age_s=case.age_s,
+            will_not_help=self.will_not_help, queries=queries,
+        )  # fmt: skip
+
+    def unread(self, case: Case) -> Check | None:
+        """The result when a required reading has no value; None when all have one."""
+        bad = [
+            (name, case.s[name])
+            for name in self.uses
+            if name not in case.s.breakdowns and not case.s[name].ok
+        ]
+        empty = [name for name in self.uses if case.s.breakdowns.get(name) == {}]
+        if not bad and not empty:
+            return None
+        hard = [(name, r) for name, r in bad if r.outcome is not Outcome.NO_TRAFFIC]
+        if not hard and not empty:
+            summary = "nothing was measured in the window"
+            return Check(self.blank(case, State.NOT_APPLICABLE, summary))
+        missing = (*(r.query or name for name, r in hard), *empty)
+        reasons = dict.fromkeys([*(r.reason or r.outcome.value for _, r in hard)])
+        how = next((h for name in (*(n for n, _ in hard), *empty) if (h := how_to_get(name))), "")
+        why = "; ".join(reasons) or f"{', '.join(empty)} is not exported"
+        node = self.blank(case, State.CANT_TELL, f"cannot tell: {why}")
+        how = how or "check that the target exports it and that the source scrapes it"
+        return Check(replace(node, missing=tuple(missing), how_to_get=how))
+
+    def cant_tell(self, case: Case, why: str, missing: Iterable[str], how: str) -> Check:
+        node = self.blank(case, State.CANT_TELL, f"cannot tell: {why}")
+        return Check(replace(node, missing=tuple(missing), how_to_get=how))
+
+    def not_applicable(self, case: Case, why: str) -> Check:
+        return Check(self.blank(case, State.NOT_APPLICABLE, why))
+
+    def judge(
+        self,
+        case: Case,
+        value: Callable[[], float],
+        warning: float,
+        critical: float | None = None,
+        *,
+        says: Callable[[float], str],
+        when: bool = True,
+        evidence: tuple[tuple[str, str], ...] = (),
+        comparison: str = "≥",
+    ) -> Check:
+        """Compare value() with its thresholds; `when` False keeps the node ok whatever it is."""
+        if (unread := self.unread(case)) is not None:
+            return unread
+        number = value()
+        state = level(number, warning, critical) if when else State.OK
+        node = replace(
+            self.blank(case, state, says(number)),
+            value=number,
+            threshold=critical if state is State.CRITICAL else warning,
+            comparison=comparison,
+            levers=self.levers if state.firing else (),
+            evidence=evidence,
+        )
+        return Check(node, self.exact)

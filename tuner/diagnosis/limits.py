@@ -1,0 +1,180 @@
+"""Which limit holds requests back: counted per step where the engine does, else inferred.
+
+Leaves 3a.*. Invariant: where `slotune:step_binding_limit` exists nothing is inferred from averages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tuner.diagnosis import levers
+from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.model import Lever, State
+
+REASONS = {
+    "3a.kv": "kv_pressure",
+    "3a.seq_cap": "seq_cap",
+    "3a.token_budget": "token_budget",
+    "3a.deferred": "deferred",
+}
+_NO_SEQS = ("raising max_num_seqs: requests wait for KV blocks, not for a place in the batch",)
+_TITLES: dict[str, tuple[str, tuple[Lever, ...], tuple[str, ...]]] = {
+    "3a.kv": (
+        "KV-bound",
+        (levers.MORE_KV, levers.FP8_KV, levers.SHORTER_CONTEXT, levers.MORE_REPLICAS),
+        _NO_SEQS,
+    ),
+    "3a.seq_cap": ("Sequence-cap-bound", (levers.MORE_SEQS,), ("more KV: blocks are free",)),
+    "3a.token_budget": (
+        "Token-budget-bound",
+        (levers.LARGER_CHUNK,),
+        ("raising max_num_seqs: the step's tokens are used up",),
+    ),
+    "3a.deferred": ("Deferred", (levers.DEFERRED,), ()),
+}
+
+
+def _frame(key: str, uses: tuple[str, ...], unit: str, *, exact: bool) -> Frame:
+    title, acts, not_help = _TITLES[key]
+    return Frame(key, title, "3a", uses, unit=unit, levers=acts, will_not_help=not_help,
+                 exact=exact)  # fmt: skip
+
+
+def leaves(case: Case) -> list[Check]:
+    """The four limits. Exactly measured ones fire for the largest share only."""
+    steps = case.s.of("binding")
+    if steps and sum(steps.values()) > 0:
+        return [_counted(case, key, steps) for key in REASONS]
+    return [_kv(case), _seq_cap(case), _token_budget(case), _deferred(case)]
+
+
+def _counted(case: Case, key: str, steps: dict[str, float]) -> Check:
+    total = sum(steps.values())
+    shares = {key: steps.get(reason, 0.0) / total for key, reason in REASONS.items()}
+    frame = _frame(key, ("binding",), "share of steps", exact=True)
+    check = frame.judge(
+        case, lambda: shares[key],
+        case.t("binding_share_warning"), case.t("binding_share_critical"),
+        says=lambda share: f"held back {share:.0%} of {total:.0f} steps",
+        when=shares[key] == max(shares.values()),
+    )  # fmt: skip
+    return Check(replace(check.node, samples=int(total)), exact=True)
+
+
+def _kv(case: Case) -> Check:
+    frame = _frame("3a.kv", ("kv_usage", "waiting", "preemptions"), "share", exact=False)
+    preempted = case.s.value("preemptions") or 0.0
+    full = case.kv_usage() >= case.t("kv_full") and case.waiting() >= case.t("waiting_some")
+    enough = preempted >= case.t("preemption_events")
+    check = frame.judge(
+        case, case.kv_usage, 0.0, case.t("kv_full"), when=full or enough,
+        says=lambda kv: f"KV {kv:.0%} used, {case.waiting():.1f} waiting, "
+        f"{preempted:.0f} preemptions",
+    )  # fmt: skip
+    return Check(replace(check.node, threshold=case.t("kv_full")), exact=False)
+
+
+def _seq_cap(case: Case) -> Check:
+    frame = _frame("3a.seq_cap", ("running", "kv_usage", "waiting"), "of the cap", exact=False)
+    cap = case.s.number("max_num_seqs")
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    if not cap:
+        return frame.cant_tell(case, "max_num_seqs is not known", ("max_num_seqs",),
+                               "vLLM does not export it; give it with --set max_num_seqs=N")  # fmt: skip
+    room = case.kv_usage() < case.t("kv_free_enough")
+    return frame.judge(
+        case, lambda: case.running() / cap, case.t("at_cap"), 1.0,
+        when=room and case.waiting() >= case.t("waiting_some"),
+        says=lambda share: f"{case.running():.0f} of {cap:.0f} sequences run, "
+        f"{case.waiting():.1f} wait, KV {case.kv_usage():.0%}",
+    )  # fmt: skip
+
+
+def _token_budget(case: Case) -> Check:
+    frame = _frame("3a.token_budget", ("step_tokens", "waiting"), "of the budget", exact=False)
+    budget = case.s.number("chunk_size")
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    if not budget:
+        return frame.cant_tell(case, "chunk_size is not known", ("chunk_size",),
+                               "vLLM does not export it; give it with --set chunk_size=N")  # fmt: skip
+    tokens = case.s.value("step_tokens") or 0.0
+    return frame.judge(
+        case, lambda: tokens / budget, case.t("at_budget"),
+        when=case.waiting() >= case.t("waiting_some"),
+        says=lambda share: f"{tokens:.0f} of {budget:.0f} tokens per step, "
+        f"{case.waiting():.1f} wait",
+    )  # fmt: skip
+
+
+def _deferred(case: Case) -> Check:
+    frame = _frame("3a.deferred", ("waiting_by",), "share of waiting", exact=True)
+    by = case.s.of("waiting_by")
+    if "deferred" not in by:
+        return frame.cant_tell(
+            case, "waiting requests are not split by reason", ("num_requests_waiting_by_reason",),
+            "use vLLM 0.32 or later, or slotune's engine",
+        )  # fmt: skip
+    total = sum(by.values())
+    return frame.judge(
+        case, lambda: by["deferred"] / total if total else 0.0, case.t("deferred_share"),
+        says=lambda share: f"{by['deferred']:.0f} of {total:.0f} waiting are deferred",
+    )  # fmt: skip
+
+
+def overload(case: Case, found: list[Check]) -> Check:
+    """3a.overload: the queue keeps growing, a limit is at its maximum, the device is saturated."""
+    frame = Frame("3a.overload", "Overload", "3a", ("waiting_growing_s",), ("busy_s", "idle_s"),
+                  "s", (levers.SCALE_OR_SHED,), ("turning a knob that is at its maximum",))  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    grown_s = case.s.value("waiting_growing_s") or 0.0
+    if grown_s < case.t("overload_growth_s"):
+        return frame.judge(case, lambda: grown_s, case.t("overload_growth_s"),
+                           says=lambda s: f"the queue has grown for {s:.0f} s")  # fmt: skip
+    busy = busy_share(case)
+    at_max = _at_maximum(case)
+    if busy is None or at_max is None:
+        lacking = [n for n, v in (("busy share", busy), ("knob bounds", at_max)) if v is None]
+        return frame.cant_tell(
+            case, f"the queue has grown for {grown_s:.0f} s; {' and '.join(lacking)} not known",
+            tuple(lacking), "slotune exports both; for others give device activity (dcgm-exporter)",
+        )  # fmt: skip
+    limited = any(check.firing for check in found)
+    return frame.judge(
+        case, lambda: grown_s, case.t("overload_growth_s"), case.t("overload_growth_s"),
+        when=limited and at_max and busy >= case.t("saturated_busy"),
+        says=lambda s: f"the queue has grown for {s:.0f} s, the device is busy {busy:.0%}",
+    )  # fmt: skip
+
+
+def busy_share(case: Case) -> float | None:
+    busy, idle = case.s.value("busy_s"), case.s.value("idle_s")
+    if busy is not None and idle is not None and busy + idle > 0:
+        return busy / (busy + idle)
+    return case.s.value("device_active")
+
+
+def _at_maximum(case: Case) -> bool | None:
+    """Is some knob at its upper bound? None when the server tells no bounds."""
+    pairs = [(case.s.number(k), case.s.number(f"{k}_high"))
+             for k in ("max_num_seqs", "chunk_size", "gpu_memory_utilization")]  # fmt: skip
+    known = [(value, high) for value, high in pairs if value is not None and high is not None]
+    return any(value >= high for value, high in known) if known else None
+
+
+def no_limit(case: Case, found: list[Check]) -> Check:
+    """3a.other: a queue that no limit explains."""
+    frame = Frame("3a.other", "Long prompt ahead, or uneven replicas", "3a", ("waiting",),
+                  ("prompt_tokens_p99",), "requests", (levers.LONG_POOL, levers.ROUTER),
+                  exact=False)  # fmt: skip
+    unknown = [check.node for check in found if check.node.state is State.CANT_TELL]
+    if any(check.firing for check in found):
+        return frame.not_applicable(case, "a limit explains the queue")
+    if unknown:
+        names = tuple(name for node in unknown for name in node.missing)
+        return frame.cant_tell(case, "not every limit could be checked", names,
+                               unknown[0].how_to_get)  # fmt: skip
+    return frame.judge(case, case.waiting, case.t("waiting_some"),
+                       says=lambda n: f"{n:.1f} wait although no limit is reached")  # fmt: skip

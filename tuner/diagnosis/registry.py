@@ -1,0 +1,256 @@
+"""The signals registry: name, unit, kind of question, and the metric per engine dialect.
+
+Names are tried in order against what the target exports now, so a rename never empties a panel;
+capability follows from the exposition, never from a version string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["gauge_sum", "gauge_max", "rate", "increase", "mean", "quantile"]
+Dialect = Literal["slotune", "vllm", "sglang"]
+DIALECTS: tuple[Dialect, ...] = ("slotune", "vllm", "sglang")
+
+MIN_SCRAPES_PER_WINDOW = 4
+"""A window shorter than this many scrape intervals may hold one sample, hence no rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSpec:
+    """One signal. vllm also serves slotune, which exports vLLM's names.
+
+    min_samples: fewer observations in the window lower the confidence. how_to_get: what an operator
+    does to have the signal where it is missing.
+    """
+
+    name: str
+    unit: str
+    kind: Kind
+    vllm: tuple[str, ...]
+    sglang: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    q: float | None = None
+    min_samples: int = 1
+    how_to_get: str = ""
+
+    def names(self, dialect: str) -> tuple[str, ...]:
+        return self.sglang if dialect == "sglang" else self.vllm
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownSpec:
+    """A signal by the values of one label; windowed counters give their increase, gauges theirs."""
+
+    name: str
+    unit: str
+    by: str
+    windowed: bool
+    vllm: tuple[str, ...]
+    sglang: tuple[str, ...] = ()
+    how_to_get: str = ""
+
+    def names(self, dialect: str) -> tuple[str, ...]:
+        return self.sglang if dialect == "sglang" else self.vllm
+
+
+_MFU = (
+    "start the engine so that it exports its estimates (vLLM: --enable-mfu-metrics); "
+    "slotune does not count them yet"
+)
+_PEAK = "give the device's peak in the thresholds file: [device] flops_per_s and bytes_per_s"
+_DCGM = "let Prometheus also scrape dcgm-exporter for this device"
+_ENGINE = "use an engine version that exports it; no other signal stands for it"
+
+LATENCIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "ttft": (("vllm:time_to_first_token_seconds",), ("sglang:time_to_first_token_seconds",)),
+    "itl": (
+        ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"),
+        ("sglang:inter_token_latency_seconds", "sglang:time_per_output_token_seconds"),
+    ),
+    "tpot": (
+        ("vllm:request_time_per_output_token_seconds",),
+        ("sglang:request_time_per_output_token_seconds",),
+    ),
+    "e2e": (("vllm:e2e_request_latency_seconds",), ("sglang:e2e_request_latency_seconds",)),
+    "queue": (("vllm:request_queue_time_seconds",), ("sglang:queue_time_seconds",)),
+    "prefill": (("vllm:request_prefill_time_seconds",), ()),
+    "inference": (("vllm:request_inference_time_seconds",), ()),
+}
+"""Histograms in seconds; each gives NAME (the mean) and NAME_p50, _p95, _p99."""
+
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+def quantile_name(metric: str, q: float) -> str:
+    """ "ttft", 0.95 → "ttft_p95"; 0.999 → "ttft_p99.9"."""
+    return f"{metric}_p{round(q * 100, 6):g}"
+
+
+def latency_specs(metric: str, quantiles: tuple[float, ...] = QUANTILES) -> tuple[SignalSpec, ...]:
+    vllm, sglang = LATENCIES[metric]
+    mean = SignalSpec(metric, "s", "mean", vllm, sglang, min_samples=10, how_to_get=_ENGINE)
+    return (
+        mean,
+        *(
+            SignalSpec(
+                quantile_name(metric, q), "s", "quantile", vllm, sglang, q=q, min_samples=30,
+                how_to_get=_ENGINE,
+            )
+            for q in quantiles
+        ),
+    )  # fmt: skip
+
+
+def _prompt(q: float) -> SignalSpec:
+    return SignalSpec(
+        quantile_name("prompt_tokens", q), "tokens", "quantile",
+        ("vllm:request_prompt_tokens",), ("sglang:prompt_tokens_histogram",), q=q, min_samples=30,
+    )  # fmt: skip
+
+
+_GAUGES: tuple[SignalSpec, ...] = (
+    SignalSpec(
+        "running", "requests", "gauge_sum",
+        ("vllm:num_requests_running",), ("sglang:num_running_reqs",), how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "waiting", "requests", "gauge_sum",
+        ("vllm:num_requests_waiting",), ("sglang:num_queue_reqs",), how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "kv_usage", "share", "gauge_max",
+        ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"), ("sglang:token_usage",),
+        how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "peak_flops", "FLOP/s", "gauge_max", ("slotune:device_peak",), (), {"kind": "flops"},
+        how_to_get=_PEAK,
+    ),
+    SignalSpec(
+        "peak_bytes", "B/s", "gauge_max", ("slotune:device_peak",), (), {"kind": "bandwidth"},
+        how_to_get=_PEAK,
+    ),
+    SignalSpec(
+        "device_active", "share", "gauge_max", ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
+        ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "sglang:fwd_occupancy"), how_to_get=_DCGM,
+    ),
+)  # fmt: skip
+
+_COUNTERS: tuple[SignalSpec, ...] = (
+    SignalSpec(
+        "preemptions", "events", "increase",
+        ("vllm:num_preemptions_total",), ("sglang:num_retracted_requests_total",),
+        how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "finished", "requests", "increase",
+        ("vllm:request_success_total",), ("sglang:num_requests_total",), how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "rejections", "requests", "increase", ("vllm:admission_rejections_total",), (),
+        how_to_get="vLLM exports it from 0.33 on; a proxy's 503 count shows the same",
+    ),
+    SignalSpec(
+        "generated", "tokens", "increase",
+        ("vllm:generation_tokens_total",), ("sglang:generation_tokens_total",), how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "prompted", "tokens", "increase",
+        ("vllm:prompt_tokens_total",), ("sglang:prompt_tokens_total",), how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "prefix_queries", "tokens", "increase",
+        ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+        ("sglang:prompt_tokens_total",),
+    ),
+    SignalSpec(
+        "prefix_hits", "tokens", "increase",
+        ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+        ("sglang:cached_tokens_total",),
+    ),
+    SignalSpec("busy_s", "s", "increase", ("slotune:engine_busy_seconds_total",)),
+    SignalSpec(
+        "idle_s", "s", "increase",
+        ("slotune:engine_idle_seconds_total",), ("sglang:scheduler_idle_seconds_total",),
+    ),
+    SignalSpec(
+        "flops", "FLOP/s", "rate", ("vllm:estimated_flops_per_gpu_total",),
+        ("sglang:estimated_flops_per_gpu_total",), how_to_get=_MFU,
+    ),
+    SignalSpec(
+        "read_bytes", "B/s", "rate", ("vllm:estimated_read_bytes_per_gpu_total",),
+        ("sglang:estimated_read_bytes_per_gpu_total",), how_to_get=_MFU,
+    ),
+    SignalSpec(
+        "write_bytes", "B/s", "rate", ("vllm:estimated_write_bytes_per_gpu_total",),
+        ("sglang:estimated_write_bytes_per_gpu_total",), how_to_get=_MFU,
+    ),
+    SignalSpec(
+        "power_throttle", "µs/s", "rate", ("DCGM_FI_DEV_POWER_VIOLATION",),
+        ("DCGM_FI_DEV_POWER_VIOLATION",), how_to_get=_DCGM,
+    ),
+    SignalSpec(
+        "thermal_throttle", "µs/s", "rate", ("DCGM_FI_DEV_THERMAL_VIOLATION",),
+        ("DCGM_FI_DEV_THERMAL_VIOLATION",), how_to_get=_DCGM,
+    ),
+)  # fmt: skip
+
+_SIZES: tuple[SignalSpec, ...] = (
+    SignalSpec(
+        "step_tokens", "tokens", "mean", ("vllm:iteration_tokens_total",), how_to_get=_ENGINE
+    ),
+    SignalSpec(
+        "step_tokens_p90", "tokens", "quantile", ("vllm:iteration_tokens_total",), q=0.9,
+        how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "prompt_tokens", "tokens", "mean",
+        ("vllm:request_prompt_tokens",), ("sglang:prompt_tokens_histogram",), min_samples=10,
+    ),
+    _prompt(0.5),
+    _prompt(0.99),
+)  # fmt: skip
+
+SPECS: tuple[SignalSpec, ...] = (
+    *_GAUGES,
+    *_COUNTERS,
+    *_SIZES,
+    *(spec for metric in LATENCIES for spec in latency_specs(metric)),
+)
+
+BREAKDOWNS: tuple[BreakdownSpec, ...] = (
+    BreakdownSpec(
+        "finished_by", "requests", "finished_reason", True, ("vllm:request_success_total",),
+        how_to_get=_ENGINE,
+    ),
+    BreakdownSpec(
+        "waiting_by", "requests", "reason", False, ("vllm:num_requests_waiting_by_reason",),
+        how_to_get="vLLM exports it from 0.32 on",
+    ),
+    BreakdownSpec(
+        "binding", "steps", "reason", True, ("slotune:step_binding_limit_total",),
+        how_to_get="only slotune's engine counts it",
+    ),
+    BreakdownSpec(
+        "phase_s", "s", "phase", True, ("slotune:step_duration_seconds_sum",),
+        how_to_get="only slotune's engine times its phases",
+    ),
+)  # fmt: skip
+
+_ALL: dict[str, SignalSpec | BreakdownSpec] = {s.name: s for s in (*SPECS, *BREAKDOWNS)}
+
+
+def how_to_get(name: str) -> str:
+    """What an operator does to have the signal; "" for one the registry does not know."""
+    return _ALL[name].how_to_get if name in _ALL else ""
+
+
+def dialect_of(names: frozenset[str]) -> Dialect | None:
+    """The dialect of an exposition by what it exports; None where no engine's metric is there."""
+    for dialect in DIALECTS:
+        if any(name.startswith(f"{dialect}:") for name in names):
+            return dialect
+    return None

@@ -1,0 +1,106 @@
+"""The tree as text, at most 100 columns; colours only where the caller says so."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator
+
+from tuner.diagnosis.model import Diagnosis, Lever, NodeResult, State
+
+WIDTH = 100
+_WORDS = {
+    State.CRITICAL: "critical",
+    State.WARNING: "warning",
+    State.OK: "ok",
+    State.CANT_TELL: "can't tell",
+    State.NOT_APPLICABLE: "n/a",
+}
+_COLOURS = {
+    State.CRITICAL: "1;31",
+    State.WARNING: "33",
+    State.OK: "32",
+    State.CANT_TELL: "36",
+    State.NOT_APPLICABLE: "2",
+}
+
+
+def render(diagnosis: Diagnosis, *, colour: bool = False, verbose: bool = False) -> str:
+    """verbose adds queries and evidence of every node; levers are shown for causes always."""
+    lines = list(_head(diagnosis))
+    for node in diagnosis.nodes:
+        lines += _node(node, diagnosis, colour, verbose)
+    return "\n".join(lines)
+
+
+def _head(diagnosis: Diagnosis) -> Iterator[str]:
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(diagnosis.at_s))
+    target = diagnosis.target or "target"
+    yield f"{target} ({diagnosis.dialect}), {diagnosis.window_s:g} s window, {at}"
+    yield from textwrap.wrap(diagnosis.headline, WIDTH)
+    for name in diagnosis.missing_slos:
+        yield f"No SLO for {name}: its node shows figures and judges nothing (add --slo)."
+    yield ""
+
+
+def _node(node: NodeResult, diagnosis: Diagnosis, colour: bool, verbose: bool) -> Iterator[str]:
+    depth = _depth(node, diagnosis)
+    indent = "  " * depth
+    state = _WORDS[node.state]
+    label = f"{indent}{node.key.split('.')[0] if depth == 0 else '·'} {node.title}"
+    tail = _tail(node)
+    text = f"{node.summary}{tail}"
+    left = f"{label[:34]:<34} {state:<10} "
+    wrapped = textwrap.wrap(text, WIDTH - len(left)) or [""]
+    painted = f"\x1b[{_COLOURS[node.state]}m{state:<10}\x1b[0m" if colour else f"{state:<10}"
+    yield f"{label[:34]:<34} {painted} {wrapped[0]}".rstrip()
+    for more in wrapped[1:]:
+        yield " " * len(left) + more
+    if node.how_to_get:
+        yield from _wrapped("to know: " + node.how_to_get, len(left))
+    if node.evidence and (verbose or node.firing or depth == 0):
+        yield from _wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
+    if node.firing and not node.symptom_of:
+        yield from _levers(node, len(indent) + 4)
+    if verbose:
+        for query in node.queries:
+            yield from _wrapped("asked: " + query, len(left))
+
+
+def _tail(node: NodeResult) -> str:
+    parts = []
+    if node.symptom_of:
+        parts.append(f"symptom of {node.symptom_of}")
+    if node.confidence:
+        parts.append(f"{node.confidence.value}, n={node.samples}")
+    return f" [{'; '.join(parts)}]" if parts else ""
+
+
+def _levers(node: NodeResult, column: int) -> Iterator[str]:
+    for lever in node.levers:
+        yield from _lever(lever, column)
+    for text in node.will_not_help:
+        yield from _wrapped(f"✗ will not help: {text}", column)
+
+
+def _lever(lever: Lever, column: int) -> Iterator[str]:
+    yield from _wrapped(f"→ {lever.title}: {lever.effect}", column)
+    costs = f"costs: {lever.cost}"
+    if lever.binds_next:
+        costs += f"; next limit: {lever.binds_next}"
+    yield from _wrapped(costs, column + 2)
+    if lever.will_not_help:
+        yield from _wrapped(f"✗ will not help: {lever.will_not_help}", column + 2)
+
+
+def _wrapped(text: str, column: int) -> list[str]:
+    pad = " " * column
+    return textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad + "  ")
+
+
+def _depth(node: NodeResult, diagnosis: Diagnosis) -> int:
+    parents = {other.key: other.parent for other in diagnosis.nodes}
+    depth, key = 0, node.key
+    while parents.get(key):
+        depth, key = depth + 1, parents[key]
+    return depth

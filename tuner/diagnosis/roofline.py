@@ -1,0 +1,129 @@
+"""Leaves that ask what the device itself is bound by: arithmetic, bandwidth, host or throttling.
+
+A busy device proves nothing by itself: GPU "utilisation" is high for one resident kernel, so only
+achieved FLOP/s, bytes/s, the engine's phase times or the profiler's activity are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tuner.diagnosis import levers
+from tuner.diagnosis.context import Case, Check, Frame
+
+_HOW_PEAK = "give the device's peak in the thresholds file: [device] flops_per_s, bytes_per_s"
+
+
+def mfu(case: Case) -> float | None:
+    """Achieved / peak FLOP/s."""
+    achieved = case.s.value("flops")
+    peak = case.t.device.flops_per_s or case.s.value("peak_flops")
+    return achieved / peak if achieved is not None and peak else None
+
+
+def mbu(case: Case) -> float | None:
+    """Achieved / peak bytes/s, reads and writes together."""
+    read, write = case.s.value("read_bytes"), case.s.value("write_bytes")
+    peak = case.t.device.bytes_per_s or case.s.value("peak_bytes")
+    return (read + (write or 0.0)) / peak if read is not None and peak else None
+
+
+def device_share(case: Case) -> float | None:
+    """Share of the busy time that the device computes: phase times first, then the profiler's."""
+    phases = case.s.of("phase_s")
+    total = sum(phases.values())
+    if total > 0:
+        return phases.get("forward", 0.0) / total
+    return case.s.value("device_active")
+
+
+def compute_bound(case: Case) -> Check:
+    frame = Frame("3b.compute", "Compute-bound", "3b", ("flops",), ("peak_flops",), "MFU",
+                  (levers.FASTER_DEVICE, levers.LESS_COMPUTE))  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    share = mfu(case)
+    if share is None:
+        return frame.cant_tell(case, "the device's peak FLOP/s is not known",
+                               ("device_peak{kind=flops}",), _HOW_PEAK)  # fmt: skip
+    return frame.judge(case, lambda: share, case.t("mfu_compute_bound"),
+                       says=lambda v: f"{v:.0%} of peak FLOP/s")  # fmt: skip
+
+
+def small_steps(case: Case) -> Check:
+    """3b.host: the device idles although prompts wait to be read."""
+    frame = Frame("3b.host", "Host or kernel overhead", "3b", ("step_tokens",),
+                  ("phase_s", "flops", "device_active"), "device share", (levers.HOST,))  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    device, chunk, share = device_share(case), case.s.number("chunk_size"), mfu(case)
+    tokens = case.s.value("step_tokens") or 0.0
+    if device is not None:
+        low = case.t("device_busy_low")
+        return _below(case, frame, device, low, f"the device computes {device:.0%} of step time")
+    if share is None or not chunk:
+        return frame.cant_tell(case, "neither phase times, device activity nor MFU are known",
+                               ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
+                               "use slotune's engine, or let dcgm-exporter be scraped")  # fmt: skip
+    small = tokens <= case.t("small_step") * chunk
+    said = f"MFU {share:.0%} with {tokens:.0f} tokens per step"
+    return _below(case, frame, share, case.t("mfu_low"), said, when=small)
+
+
+def _below(
+    case: Case, frame: Frame, value: float, least: float, said: str, *, when: bool = True
+) -> Check:
+    """A node that fires when value ≤ least; judged as the shortfall so that margins keep sense."""
+    check = frame.judge(case, lambda: value, -1.0, says=lambda _: said,
+                        when=when and value <= least, comparison="≤")  # fmt: skip
+    return with_threshold(check, least)
+
+
+def with_threshold(check: Check, threshold: float) -> Check:
+    if check.node.value is None:
+        return check
+    return Check(replace(check.node, threshold=threshold), check.exact)
+
+
+def bandwidth_bound(case: Case) -> Check:
+    frame = Frame(
+        "4.bandwidth", "Bandwidth-bound", "4", ("read_bytes",), ("write_bytes", "peak_bytes"),
+        "MBU", (levers.LESS_BANDWIDTH, levers.FEWER_SEQS),
+        ("reading GPU utilisation: it is high for any resident kernel and proves nothing",),
+    )  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    share = mbu(case)
+    if share is None:
+        return frame.cant_tell(case, "the device's peak bytes/s is not known",
+                               ("device_peak{kind=bandwidth}",), _HOW_PEAK)  # fmt: skip
+    return frame.judge(case, lambda: share, case.t("mbu_warning"), case.t("mbu_critical"),
+                       says=lambda v: f"{v:.0%} of the device's peak bytes/s")  # fmt: skip
+
+
+def host_bound(case: Case) -> Check:
+    frame = Frame("4.host", "Host-bound", "4", ("running",), ("phase_s", "device_active"),
+                  "device share", (levers.HOST,),
+                  ("raising max_num_seqs: throughput rises, TPOT does not fall",))  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    device = device_share(case)
+    if device is None:
+        return frame.cant_tell(case, "the device's busy share is not known",
+                               ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
+                               "use slotune's engine, or let dcgm-exporter be scraped")  # fmt: skip
+    return _below(case, frame, device, case.t("device_busy_low"),
+                  f"the device computes {device:.0%} of step time",
+                  when=case.running() >= case.t("waiting_some"))  # fmt: skip
+
+
+def throttled(case: Case) -> Check:
+    frame = Frame("4.throttled", "Throttled", "4", ("power_throttle",), ("thermal_throttle",),
+                  "share of time", (levers.COOLING,))  # fmt: skip
+    if case.s.config.get("device", "").startswith("cpu"):
+        return frame.not_applicable(case, "a CPU exports no power or thermal cap")
+    power, heat = case.s.value("power_throttle"), case.s.value("thermal_throttle")
+    return frame.judge(
+        case, lambda: max(power or 0.0, heat or 0.0) / 1e6, case.t("throttled_share"),
+        says=lambda v: f"clocks held down {v:.0%} of the time",
+    )  # fmt: skip

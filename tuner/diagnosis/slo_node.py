@@ -1,0 +1,94 @@
+"""How a node that hangs on an SLO is judged, and how its answer gates the leaves below it.
+
+Without a clause nothing is judged and none is invented: the node is not_applicable, says which
+clause is missing, and its leaves still show their values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from storage.sources.base import Reading
+from tuner.diagnosis.context import Case, Check, Clause, Frame
+from tuner.diagnosis.model import State
+from tuner.diagnosis.registry import quantile_name
+
+
+def reading_name(clause: Clause) -> str | None:
+    """The signal a clause is judged by; None for a stat that a histogram does not keep."""
+    if clause.stat == "mean":
+        return clause.metric
+    if clause.stat == "median":
+        return quantile_name(clause.metric, 0.5)
+    return quantile_name(clause.metric, clause.quantile) if clause.quantile else None
+
+
+def judge_latency(case: Case, frame: Frame, clauses: tuple[Clause, ...], missing: str) -> Check:
+    """The node of the clause that is missed most, by value / bound."""
+    if not clauses:
+        why = f"no SLO names {missing}; add one, for example --slo '{missing}_p95<500ms'"
+        return frame.not_applicable(case, why)
+    checks = [_one(case, frame, clause) for clause in clauses]
+    order = (State.CRITICAL, State.WARNING, State.CANT_TELL, State.OK, State.NOT_APPLICABLE)
+    return min(checks, key=lambda c: (order.index(c.node.state), -_ratio(c)))
+
+
+def _ratio(check: Check) -> float:
+    value, threshold = check.node.value, check.node.threshold
+    return value / threshold if value is not None and threshold else 0.0
+
+
+def _one(case: Case, frame: Frame, clause: Clause) -> Check:
+    name = reading_name(clause)
+    if name is None or not clause.op.startswith(("<", "≤")):
+        return frame.cant_tell(case, f"live histograms keep no {clause.stat} of {clause.metric}",
+                               (str(clause),), "judge it with `tuner bench`")  # fmt: skip
+    asked = replace(frame, uses=(name,), unit="s")
+    if (unread := asked.unread(case)) is not None:
+        return unread
+    reading, mean = case.s[name], case.s[clause.metric]
+    value, exact = _value(reading, mean)
+    if reading.bound == "≥" and value < clause.bound:
+        return asked.cant_tell(case, f"{name} is only known to be ≥ {value:g} s", (name,),
+                               "judge it with `tuner bench`: the histogram ends there")  # fmt: skip
+    missed = (
+        value > clause.bound if clause.op == "<=" or clause.op == "≤" else value >= clause.bound
+    )
+    state = State.OK
+    if missed:
+        far = value >= clause.bound * case.t("slo_critical")
+        state = State.CRITICAL if far else State.WARNING
+    said = f"{name} {reading.bound}{seconds(value)}, SLO {clause}"
+    node = replace(asked.blank(case, state, said), value=value, threshold=clause.bound,
+                   comparison=">" if clause.op.endswith("=") else "≥")  # fmt: skip
+    return Check(node, exact)
+
+
+def _value(reading: Reading, mean: Reading) -> tuple[float, bool]:
+    """Below the first bucket the mean says more than the bucket's bound."""
+    value = reading.value if reading.value is not None else math.nan
+    if reading.bound == "≤" and mean.ok and mean.value is not None:
+        return min(value, mean.value), False
+    return value, not reading.bound
+
+
+def gate(parent: Check, leaf: Check) -> Check:
+    """A leaf under a parent that does not fire keeps its values and cannot fire."""
+    if parent.firing or not leaf.firing:
+        return leaf
+    state = parent.node.state
+    note = {
+        State.NOT_APPLICABLE: "not judged",
+        State.CANT_TELL: "not judged: " + parent.node.summary,
+        State.OK: "no fault",
+    }[state]
+    node = replace(leaf.node, state=state, summary=f"{note}; {leaf.node.summary}", levers=())
+    if state is State.CANT_TELL:
+        node = replace(node, missing=parent.node.missing, how_to_get=parent.node.how_to_get)
+    return Check(node, leaf.exact)
+
+
+def seconds(value: float) -> str:
+    """0.0123 → "12.3 ms", 2.5 → "2.5 s"."""
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"

@@ -1,0 +1,104 @@
+"""The tree: signals in, findings out. Pure, except for the history handed in.
+
+Order is meaning: what cannot be trusted is not judged, no traffic is a state of its own, and an
+earlier node that fires turns the later ones it explains into symptoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from tuner.diagnosis import capacity, gates, tpot, ttft
+from tuner.diagnosis.context import Case, Check, Clause
+from tuner.diagnosis.model import Diagnosis, NodeResult, State
+from tuner.diagnosis.settle import History, settle
+from tuner.diagnosis.signals import Signals
+from tuner.diagnosis.thresholds import DEFAULT, Thresholds
+
+
+class Slos(Protocol):
+    """What the tree needs of tuner.slo.SloSet."""
+
+    @property
+    def clauses(self) -> Sequence[Clause]: ...
+
+
+def diagnose(
+    signals: Signals,
+    slos: Slos | None = None,
+    history: History | None = None,
+    *,
+    thresholds: Thresholds = DEFAULT,
+) -> Diagnosis:
+    """Judge one look at a target.
+
+    Without a history a node fires at once (one-shot use) with a confidence of `likely` at most;
+    with one, it fires and clears by hysteresis. Without an SLO for TTFT or TPOT/ITL those nodes are
+    not_applicable and `missing_slos` names them.
+    """
+    case = Case(signals, thresholds, tuple(slos.clauses) if slos is not None else ())
+    nodes = settle(case, _checks(case), history)
+    missing = []
+    if not case.clauses_for("ttft"):
+        missing.append("ttft")
+    if not case.clauses_for("tpot", "itl"):
+        missing.append("tpot or itl")
+    draft = Diagnosis(
+        at_s=signals.at_s, window_s=signals.window_s, target=signals.target,
+        dialect=signals.dialect, traffic=case.traffic, headline="", nodes=nodes,
+        missing_slos=tuple(missing), config=dict(signals.config),
+    )  # fmt: skip
+    return replace(draft, headline=_headline(draft))
+
+
+def _checks(case: Case) -> list[Check]:
+    trust = gates.trust(case)
+    rest = [
+        gates.stall(case),
+        *gates.errors(case),
+        *ttft.nodes(case),
+        *tpot.nodes(case),
+        *capacity.throughput(case),
+        capacity.preemptions(case),
+        capacity.uneven(case),
+    ]
+    if trust.node.missing:
+        return [trust, *(_barred(check, trust.node) for check in rest)]
+    if case.traffic == "no_traffic":
+        return [trust, *(_silent(check) for check in rest)]
+    return [trust, *rest]
+
+
+def _barred(check: Check, trust: NodeResult) -> Check:
+    """Discard, don't diagnose: figures that cannot be trusted are not shown either."""
+    node = replace(
+        check.node, state=State.CANT_TELL, summary=f"not judged: {trust.summary}", value=None,
+        threshold=None, levers=(), evidence=(), missing=("trusted data",),
+        how_to_get=trust.how_to_get,
+    )  # fmt: skip
+    return Check(node)
+
+
+def _silent(check: Check) -> Check:
+    if check.node.state is State.CANT_TELL:
+        return check
+    node = replace(
+        check.node, state=State.NOT_APPLICABLE, summary="no traffic in the window", value=None,
+        threshold=None, levers=(), evidence=(),
+    )  # fmt: skip
+    return Check(node)
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    causes = diagnosis.causes
+    if causes:
+        first, more = causes[0], len(causes) - 1
+        also = f" (and {more} more)" if more else ""
+        return f"{first.title}: {first.summary}{also}"
+    if diagnosis.traffic == "no_traffic":
+        return "No traffic in the window: nothing to diagnose"
+    unknown = sum(node.state is State.CANT_TELL for node in diagnosis.nodes)
+    unsure = f"; {unknown} nodes cannot be told" if unknown else ""
+    return f"Nothing fires{unsure}"

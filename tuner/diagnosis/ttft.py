@@ -1,0 +1,203 @@
+"""Node 3: TTFT misses its SLO. Splits TTFT into queue, prefill and front end, then names why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tuner.diagnosis import levers, limits, roofline
+from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.slo_node import gate, judge_latency, seconds
+
+NODE = Frame("3", "TTFT", also=("ttft", "queue", "prefill"))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Mean TTFT in seconds by part, of requests that finished in the window.
+
+    front_end_s is e2e − queue − inference, all of the same requests: TTFT is observed live and the
+    parts at finish, so that their difference would count requests still running as front end.
+    """
+
+    queue_s: float
+    prefill_s: float
+    front_end_s: float | None
+
+    @property
+    def total_s(self) -> float:
+        return self.queue_s + self.prefill_s + (self.front_end_s or 0.0)
+
+    def share(self, part_s: float) -> float:
+        return part_s / self.total_s if self.total_s > 0 else 0.0
+
+    @property
+    def queue_share(self) -> float:
+        both = self.queue_s + self.prefill_s
+        return self.queue_s / both if both > 0 else 0.0
+
+    def evidence(self) -> tuple[tuple[str, str], ...]:
+        parts = [("queue", self.queue_s), ("prefill", self.prefill_s)]
+        if self.front_end_s is not None:
+            parts.append(("front end", self.front_end_s))
+        return tuple((k, f"{seconds(v)} ({self.share(v):.0%})") for k, v in parts)
+
+
+def split_of(case: Case) -> Split | None:
+    queue, prefill = case.s.value("queue"), case.s.value("prefill")
+    if queue is None or prefill is None:
+        return None
+    e2e, inference = case.s.value("e2e"), case.s.value("inference")
+    front = None if e2e is None or inference is None else max(0.0, e2e - queue - inference)
+    return Split(queue, prefill, front)
+
+
+def nodes(case: Case) -> list[Check]:
+    """Node 3 with all below it, parents first."""
+    split = split_of(case)
+    top = judge_latency(case, NODE, case.clauses_for("ttft"), "ttft")
+    if split is not None:
+        top = Check(replace(top.node, evidence=split.evidence()), top.exact)
+    queue, prefill = _queue(case, split), _prefill(case, split)
+    queue, prefill = gate(top, queue), gate(top, prefill)
+    bound = limits.leaves(case)
+    over = limits.overload(case, bound)
+    other = limits.no_limit(case, [*bound, over])
+    below_queue = [gate(queue, leaf) for leaf in (*bound, over, other)]
+    below_prefill = [gate(prefill, leaf) for leaf in _prefill_leaves(case)]
+    rest = [gate(top, leaf) for leaf in (_tail(case), _front_end(case, split))]
+    return [top, queue, *below_queue, prefill, *below_prefill, *rest, _client(case, top)]
+
+
+def _queue(case: Case, split: Split | None) -> Check:
+    """3a. Requests still waiting have no queue time yet: a rising queue fires it as well."""
+    frame = Frame("3a", "Queue-dominated", "3", ("queue", "prefill"),
+                  ("waiting", "waiting_rise"), "share")  # fmt: skip
+    rise = case.s.value("waiting_rise") or 0.0
+    rising = case.waiting() >= case.t("waiting_some") and rise >= 1.0
+    said = f"{case.waiting():.1f} waiting" + (f", up {rise:.1f} in the window" if rising else "")
+    if split is None and rising:
+        by_gauge = replace(frame, uses=("waiting", "waiting_rise"), exact=False, unit="requests")
+        return by_gauge.judge(case, lambda: rise, 1.0, says=lambda _: said)
+    warning = case.t("queue_share_warning")
+    check = frame.judge(
+        case, lambda: split.queue_share if split else 0.0, warning, case.t("queue_share_critical"),
+        says=lambda share: f"queue is {share:.0%} of queue + prefill; {said}",
+    )  # fmt: skip
+    if rising and split is not None and not check.firing:
+        state = frame.judge(case, lambda: rise, 1.0, says=lambda _: said).node.state
+        return Check(replace(check.node, state=state), exact=False)
+    return check
+
+
+def _prefill(case: Case, split: Split | None) -> Check:
+    frame = Frame("3b", "Prefill-dominated", "3", ("queue", "prefill"), ("e2e", "inference"),
+                  "share of TTFT")  # fmt: skip
+    return frame.judge(
+        case, lambda: split.share(split.prefill_s) if split else 0.0,
+        case.t("prefill_share_warning"),
+        says=lambda share: f"prefill is {share:.0%} of mean TTFT",
+    )  # fmt: skip
+
+
+def _prefill_leaves(case: Case) -> list[Check]:
+    return [_long_prompt(case), _cache_off(case), _thrash(case),
+            roofline.compute_bound(case), roofline.small_steps(case)]  # fmt: skip
+
+
+def _long_prompt(case: Case) -> Check:
+    frame = Frame(
+        "3b.long_prompt", "Prompt longer than the chunk", "3b", ("prompt_tokens",),
+        unit="prompt / chunk", levers=(levers.LARGER_CHUNK,),
+        will_not_help=("lowering chunk_size: TTFT gets worse, a small chunk protects ITL",),
+    )  # fmt: skip
+    chunk = case.s.number("chunk_size")
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    if not chunk:
+        return frame.cant_tell(case, "chunk_size is not known", ("chunk_size",),
+                               "vLLM does not export it; give it with --set chunk_size=N")  # fmt: skip
+    mean = case.s.value("prompt_tokens") or 0.0
+    return frame.judge(
+        case, lambda: mean / chunk, 1.0 + 1.0 / chunk, 4.0,
+        says=lambda ratio: f"mean prompt {mean:.0f} tokens, chunk {chunk:.0f}: "
+        f"{max(1, -(-mean // chunk)):.0f} steps per prompt",
+    )  # fmt: skip
+
+
+def _cache_off(case: Case) -> Check:
+    frame = Frame("3b.cache_off", "Prefixes not reused", "3b", ("prompt_tokens",),
+                  ("prefix_hits", "prefix_queries"), "", (levers.PREFIX_CACHE,), exact=False)  # fmt: skip
+    setting = case.s.config.get("enable_prefix_caching", "").lower()
+    if not setting:
+        return frame.cant_tell(case, "whether prefix caching is on is not known",
+                               ("enable_prefix_caching",), "slotune and vLLM export it")  # fmt: skip
+    if setting in ("true", "1"):
+        rate = case.s.value("hit_rate")
+        shown = "no look-up in the window" if rate is None else f"hit rate {rate:.0%}"
+        return frame.judge(case, lambda: 0.0, 1.0, says=lambda _: f"prefix caching is on, {shown}")
+    return frame.judge(
+        case, lambda: 1.0, 1.0,
+        says=lambda _: "prefix caching is off; whether prompts share prefixes cannot be seen so",
+    )  # fmt: skip
+
+
+def _thrash(case: Case) -> Check:
+    frame = Frame("3b.thrash", "Prefix cache thrashes", "3b",
+                  ("kv_usage", "hit_rate", "hit_rate_before"), unit="fall of the hit rate",
+                  levers=(levers.MORE_KV, levers.PREFIX_ROUTING), exact=False)  # fmt: skip
+    now, before = case.s.value("hit_rate") or 0.0, case.s.value("hit_rate_before") or 0.0
+    fall = 1.0 - now / before if before > 0 else 0.0
+    return frame.judge(
+        case, lambda: fall, 1.0 - case.t("hit_rate_fall"),
+        when=case.kv_usage() >= case.t("kv_free_enough"),
+        says=lambda _: f"hit rate {now:.0%}, {before:.0%} before; KV {case.kv_usage():.0%}",
+    )  # fmt: skip
+
+
+def _tail(case: Case) -> Check:
+    frame = Frame("3c", "Tail only", "3",
+                  ("ttft_p50", "ttft_p99", "prompt_tokens_p50", "prompt_tokens_p99"),
+                  unit="p99 / p50", levers=(levers.LONG_POOL,))  # fmt: skip
+    fine = all((case.s.value("ttft_p50") or 0.0) < c.bound for c in case.clauses_for("ttft"))
+    prompts = _over(case, "prompt_tokens_p99", "prompt_tokens_p50")
+    return frame.judge(
+        case, lambda: _over(case, "ttft_p99", "ttft_p50"), case.t("tail_ratio"),
+        when=fine and prompts >= case.t("prompt_tail_ratio"),
+        says=lambda ratio: f"TTFT p99 is {ratio:.1f} × p50, prompt length {prompts:.1f} ×",
+    )  # fmt: skip
+
+
+def _over(case: Case, top: str, bottom: str) -> float:
+    a, b = case.s.value(top), case.s.value(bottom)
+    return a / b if a is not None and b else 0.0
+
+
+def _front_end(case: Case, split: Split | None) -> Check:
+    frame = Frame("3d", "Front-end-dominated", "3", ("queue", "e2e", "inference"), ("prefill",),
+                  "s", (levers.FRONT_END,))  # fmt: skip
+    residual = split.front_end_s if split and split.front_end_s is not None else 0.0
+    share = split.share(residual) if split else 0.0
+    t = case.t
+    large = residual >= t("front_end_s") and share >= t("front_end_least_share")
+    check = frame.judge(
+        case, lambda: residual, 0.0, when=share >= t("front_end_share") or large,
+        says=lambda s: f"outside the engine {seconds(s)}, {share:.0%} of mean TTFT",
+    )  # fmt: skip
+    return Check(replace(check.node, threshold=t("front_end_s")), check.exact)
+
+
+def _client(case: Case, top: Check) -> Check:
+    """3e: only a client's own figure can show it; bench and studies hand it in."""
+    frame = Frame("3e", "Server fine, client slow", "3", ("client_ttft", "ttft"),
+                  unit="client / server", levers=(levers.NETWORK,))  # fmt: skip
+    if top.firing:
+        return frame.not_applicable(case, "the server itself misses the SLO")
+    client, server = case.s.value("client_ttft"), case.s.value("ttft")
+    if client is None:
+        return frame.cant_tell(case, "the client's own TTFT is not known", ("client_ttft",),
+                               "run `tuner bench` from where the client is")  # fmt: skip
+    missed = any(client >= c.bound for c in case.clauses_for("ttft"))
+    return frame.judge(
+        case, lambda: client / server if server else 0.0, case.t("client_ratio"), when=missed,
+        says=lambda ratio: f"the client sees {seconds(client)}, {ratio:.2f} × the server's own",
+    )  # fmt: skip
