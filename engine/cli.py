@@ -45,29 +45,28 @@ def from_arguments(arguments: argparse.Namespace) -> tuple[EngineConfig, ServeOp
     given = {name: value for name, value in vars(arguments).items() if name in _CONFIG_FIELDS}
     config = EngineConfig(**{name: value for name, value in given.items() if value is not None})
     config = replace(config, model=arguments.model or arguments.model_tag or "")
-    defaults = _device_defaults(config, given)
+    max_num_seqs, chunk_size = _batch_defaults(config, given)
     options = ServeOptions(
         host=arguments.host,
         port=arguments.port,
         api_key=arguments.api_key,
         enable_admin=arguments.enable_admin,
     )
-    return replace(config, **defaults).checked(), options
+    return replace(config, max_num_seqs=max_num_seqs, chunk_size=chunk_size).checked(), options
 
 
-def _device_defaults(config: EngineConfig, given: dict[str, object]) -> dict[str, int]:
-    """On an explicit `--device cuda` the knobs' GPU defaults; and max_num_seqs never above a
-    chunk_size given alone, so that `--chunk-size 64` starts."""
-    values: dict[str, int] = {}
-    if config.device == "cuda":
-        for name in ("max_num_seqs", "chunk_size"):
-            if given.get(name) is None:
-                values[name] = int(KNOBS[name].default_cuda)
-    if given.get("max_num_seqs") is None and given.get("chunk_size") is not None:
-        values["max_num_seqs"] = min(
-            values.get("max_num_seqs", config.max_num_seqs), config.chunk_size
-        )
-    return values
+def _batch_defaults(config: EngineConfig, given: dict[str, object]) -> tuple[int, int]:
+    """max_num_seqs and chunk_size: as given, else the device's defaults. A max_num_seqs that was
+    not given stays within a given chunk_size, so that `--chunk-size 64` alone starts."""
+    values = {"max_num_seqs": config.max_num_seqs, "chunk_size": config.chunk_size}
+    for name in values:
+        if given.get(name) is None and config.device == "cuda":
+            values[name] = int(KNOBS[name].default_cuda)
+    if given.get("max_num_seqs") is None:
+        values["max_num_seqs"] = min(values["max_num_seqs"], values["chunk_size"])
+    if given.get("chunk_size") is None:
+        values["chunk_size"] = max(values["chunk_size"], values["max_num_seqs"])
+    return values["max_num_seqs"], values["chunk_size"]
 
 
 _CONFIG_FIELDS = frozenset(EngineConfig.__dataclass_fields__) - {"model", "extra"}

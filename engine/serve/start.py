@@ -31,7 +31,7 @@ def serve(config: EngineConfig, options: ServeOptions) -> int:
 
     with server.bind(options.host, options.port) as listener:
         path = locate(config.model)
-        environment.apply(config)
+        environment.prepare(config.num_threads)
         service = build_service(config, options, path)
         return run(service, listener, host=options.host)
 
