@@ -10,7 +10,7 @@ from tuner.diagnosis.context import Case, Check, Clause, Frame
 from tuner.diagnosis.model import State
 
 LEAST = {"running": 4.0, "kv_usage": 0.1, "ttft": 0.001}
-"""Below it (requests, share, seconds) the fullest replica has so little that a ratio says nothing."""
+"""Below it (requests, share, seconds) the fullest replica has too little for a ratio to tell."""
 
 
 def throughput(case: Case) -> list[Check]:
@@ -74,8 +74,7 @@ def _cap(case: Case) -> Check:
         return unread
     cap = case.s.number("max_num_seqs")
     if not cap:
-        return frame.cant_tell(case, "max_num_seqs is not known", ("max_num_seqs",),
-                               "vLLM does not export it; give it with --set max_num_seqs=N")  # fmt: skip
+        return frame.unset(case, "max_num_seqs")
     waits = case.waiting() >= case.t("waiting_some") and case.kv_usage() < case.t("kv_low")
     return frame.judge(
         case, lambda: case.running() / cap, case.t("at_cap"), when=waits,

@@ -70,10 +70,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A result before hysteresis. exact: measured, not inferred from averages.
-
-    clears_below is the value under which the node has its margin; None leaves the margin out.
-    """
+    """A result before hysteresis. exact: measured, not inferred from averages."""
 
     node: NodeResult
     exact: bool = True
@@ -151,6 +148,11 @@ class Frame:
     def cant_tell(self, case: Case, why: str, missing: Iterable[str], how: str) -> Check:
         node = self.blank(case, State.CANT_TELL, f"cannot tell: {why}")
         return Check(replace(node, missing=tuple(missing), how_to_get=how))
+
+    def unset(self, case: Case, knob: str) -> Check:
+        """A setting the server does not tell."""
+        how = f"vLLM does not export it; give it with --set {knob}=N"
+        return self.cant_tell(case, f"{knob} is not known", (knob,), how)
 
     def not_applicable(self, case: Case, why: str) -> Check:
         return Check(self.blank(case, State.NOT_APPLICABLE, why))

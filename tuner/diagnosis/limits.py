@@ -80,8 +80,7 @@ def _seq_cap(case: Case) -> Check:
     if (unread := frame.unread(case)) is not None:
         return unread
     if not cap:
-        return frame.cant_tell(case, "max_num_seqs is not known", ("max_num_seqs",),
-                               "vLLM does not export it; give it with --set max_num_seqs=N")  # fmt: skip
+        return frame.unset(case, "max_num_seqs")
     room = case.kv_usage() < case.t("kv_free_enough")
     return frame.judge(
         case, lambda: case.running() / cap, case.t("at_cap"), 1.0,
@@ -97,8 +96,7 @@ def _token_budget(case: Case) -> Check:
     if (unread := frame.unread(case)) is not None:
         return unread
     if not budget:
-        return frame.cant_tell(case, "chunk_size is not known", ("chunk_size",),
-                               "vLLM does not export it; give it with --set chunk_size=N")  # fmt: skip
+        return frame.unset(case, "chunk_size")
     tokens = case.s.value("step_tokens") or 0.0
     return frame.judge(
         case, lambda: tokens / budget, case.t("at_budget"),
@@ -125,8 +123,10 @@ def _deferred(case: Case) -> Check:
 
 def overload(case: Case, found: list[Check]) -> Check:
     """3a.overload: the queue keeps growing, a limit is at its maximum, the device is saturated."""
-    frame = Frame("3a.overload", "Overload", "3a", ("waiting_growing_s",), ("busy_s", "idle_s"),
-                  "s", (levers.SCALE_OR_SHED,), ("turning a knob that is at its maximum",))  # fmt: skip
+    frame = Frame(
+        "3a.overload", "Overload", "3a", ("waiting_growing_s",), ("busy_s", "idle_s"), "s",
+        (levers.SCALE_OR_SHED,), ("turning a knob that is at its maximum",),
+    )  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
     grown_s = case.s.value("waiting_growing_s") or 0.0

@@ -51,7 +51,7 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """One node of the tree. key is stable ("3a.kv_bound"), parent the key it hangs under ("" = root).
+    """One node of the tree. key is stable ("3a.kv"), parent the key it hangs under ("": a root).
 
     value and threshold share `unit`; comparison says how they are compared. samples are
     observations in window_s (requests, tokens or steps), age_s the data's age at evaluation.

@@ -240,12 +240,12 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
     ),
 )  # fmt: skip
 
-_ALL: dict[str, SignalSpec | BreakdownSpec] = {s.name: s for s in (*SPECS, *BREAKDOWNS)}
+_HOW_TO_GET = {s.name: s.how_to_get for s in SPECS} | {b.name: b.how_to_get for b in BREAKDOWNS}
 
 
 def how_to_get(name: str) -> str:
     """What an operator does to have the signal; "" for one the registry does not know."""
-    return _ALL[name].how_to_get if name in _ALL else ""
+    return _HOW_TO_GET.get(name, "")
 
 
 def dialect_of(names: frozenset[str]) -> Dialect | None:

@@ -52,8 +52,10 @@ def compute_bound(case: Case) -> Check:
 
 def small_steps(case: Case) -> Check:
     """3b.host: the device idles although prompts wait to be read."""
-    frame = Frame("3b.host", "Host or kernel overhead", "3b", ("step_tokens",),
-                  ("phase_s", "flops", "device_active"), "device share", (levers.HOST,))  # fmt: skip
+    frame = Frame(
+        "3b.host", "Host or kernel overhead", "3b", ("step_tokens",),
+        ("phase_s", "flops", "device_active"), "device share", (levers.HOST,),
+    )  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
     device, chunk, share = device_share(case), case.s.number("chunk_size"), mfu(case)

@@ -52,16 +52,15 @@ def _one(case: Case, frame: Frame, clause: Clause) -> Check:
     if reading.bound == "≥" and value < clause.bound:
         return asked.cant_tell(case, f"{name} is only known to be ≥ {value:g} s", (name,),
                                "judge it with `tuner bench`: the histogram ends there")  # fmt: skip
-    missed = (
-        value > clause.bound if clause.op == "<=" or clause.op == "≤" else value >= clause.bound
-    )
+    inclusive = clause.op in ("<=", "≤")
+    missed = value > clause.bound if inclusive else value >= clause.bound
     state = State.OK
     if missed:
         far = value >= clause.bound * case.t("slo_critical")
         state = State.CRITICAL if far else State.WARNING
     said = f"{name} {reading.bound}{seconds(value)}, SLO {clause}"
     node = replace(asked.blank(case, state, said), value=value, threshold=clause.bound,
-                   comparison=">" if clause.op.endswith("=") else "≥")  # fmt: skip
+                   comparison=">" if inclusive else "≥")  # fmt: skip
     return Check(node, exact)
 
 

@@ -114,8 +114,7 @@ def _long_prompt(case: Case) -> Check:
     if (unread := frame.unread(case)) is not None:
         return unread
     if not chunk:
-        return frame.cant_tell(case, "chunk_size is not known", ("chunk_size",),
-                               "vLLM does not export it; give it with --set chunk_size=N")  # fmt: skip
+        return frame.unset(case, "chunk_size")
     mean = case.s.value("prompt_tokens") or 0.0
     return frame.judge(
         case, lambda: mean / chunk, 1.0 + 1.0 / chunk, 4.0,
@@ -125,12 +124,16 @@ def _long_prompt(case: Case) -> Check:
 
 
 def _cache_off(case: Case) -> Check:
-    frame = Frame("3b.cache_off", "Prefixes not reused", "3b", ("prompt_tokens",),
-                  ("prefix_hits", "prefix_queries"), "", (levers.PREFIX_CACHE,), exact=False)  # fmt: skip
+    frame = Frame(
+        "3b.cache_off", "Prefixes not reused", "3b", ("prompt_tokens",),
+        ("prefix_hits", "prefix_queries"), "", (levers.PREFIX_CACHE,), exact=False,
+    )  # fmt: skip
     setting = case.s.config.get("enable_prefix_caching", "").lower()
     if not setting:
-        return frame.cant_tell(case, "whether prefix caching is on is not known",
-                               ("enable_prefix_caching",), "slotune and vLLM export it")  # fmt: skip
+        return frame.cant_tell(
+            case, "whether prefix caching is on is not known", ("enable_prefix_caching",),
+            "slotune and vLLM export it; else --set enable_prefix_caching=true",
+        )  # fmt: skip
     if setting in ("true", "1"):
         rate = case.s.value("hit_rate")
         shown = "no look-up in the window" if rate is None else f"hit rate {rate:.0%}"

@@ -1,0 +1,259 @@
+"""`tuner diagnose`: watch a server's metrics for a while and say what binds it.
+
+With --url the embedded scraper watches for --watch-for seconds first, because a rate takes two
+scrapes at least; a Prometheus has its history, so that the answer comes at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options
+
+if TYPE_CHECKING:
+    from storage.sources.base import MetricSource
+    from tuner.diagnosis import Diagnosis
+
+NAME = "diagnose"
+HELP = (
+    "say what binds a running server and which knob would move it; "
+    "exit 0: nothing fires, 1: a warning or critical finding, 2: bad input or unreachable"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("target (one of --url, --prometheus)")
+    one = group.add_mutually_exclusive_group(required=True)
+    one.add_argument("--url", help="base URL of a running server, http://HOST:PORT")
+    one.add_argument("--prometheus", metavar="URL", help="a Prometheus that scrapes the server")
+    group.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --prometheus: only series with this label, e.g. job=vllm",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        dest="settings",
+        help="a setting the server does not tell, e.g. max_num_seqs=64",
+    )
+    group = parser.add_argument_group("judgement")
+    group.add_argument(
+        "--slo",
+        action="append",
+        default=[],
+        metavar='"METRIC<BOUND"',
+        help='e.g. "ttft_p95<500ms", may be given several times; keep the quotes',
+    )
+    group.add_argument("--thresholds", metavar="FILE", help="TOML file that overrides thresholds")
+    group.add_argument(
+        "--window",
+        type=seconds,
+        metavar="60s",
+        help="what rates and quantiles cover (default 60s; with --url as long as was watched)",
+    )
+    group.add_argument(
+        "--interval",
+        type=seconds,
+        default=1.0,
+        metavar="1s",
+        help="with --url: time between scrapes (default 1s)",
+    )
+    group.add_argument(
+        "--watch-for",
+        type=seconds,
+        default=15.0,
+        metavar="15s",
+        help="with --url: how long to watch before the answer (default 15s)",
+    )
+    group.add_argument(
+        "--watch",
+        action="store_true",
+        help="go on until Ctrl-C; a node then fires after 2 evaluations and clears "
+        "after 3; the exit code is the last evaluation's",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="PATH|URL",
+        help="keep firing findings in this database (default: kept nowhere)",
+    )
+    parser.add_argument("--verbose", action="store_true", help="also print the queries asked")
+    add_output_options(parser)
+
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+def seconds(text: str) -> float:
+    """A duration such as 15, 15s, 500ms or 2m in seconds."""
+    number, unit = text.rstrip("msh"), text[len(text.rstrip("msh")) :]
+    try:
+        value = float(number) * _UNITS[unit]
+    except (KeyError, ValueError):
+        value = math.nan
+    if not (0 < value <= 86_400):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s, 500ms or 2m")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    from storage.sources import open_source
+    from tuner.diagnosis.thresholds import DEFAULT, load_thresholds
+
+    thresholds = load_thresholds(args.thresholds) if args.thresholds else DEFAULT
+    slos = None
+    if args.slo:
+        from tuner.slo import parse_slos
+
+        slos = parse_slos(args.slo)
+    settings = _pairs(args.settings, "--set", "KNOB=VALUE")
+    labels = _pairs(args.label, "--label", "NAME=VALUE")
+    source = open_source(
+        url=args.url,
+        prometheus=args.prometheus,
+        scrape_interval_s=args.interval,
+        labels=labels or None,
+    )
+    try:
+        return _evaluate(args, source, slos, thresholds, settings)
+    finally:
+        source.close()
+
+
+def _pairs(texts: list[str], option: str, form: str) -> dict[str, str]:
+    from tuner.errors import UserError
+
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise UserError(f"{option} {text!r}: write {form}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _evaluate(
+    args: argparse.Namespace,
+    source: MetricSource,
+    slos: Any,
+    thresholds: Any,
+    settings: dict[str, str],
+) -> int:
+    from tuner.diagnosis import History, collect, diagnose
+
+    target = args.url or args.prometheus
+    started_s = time.monotonic()
+    _require_reachable(source, target)
+    if args.url:
+        _watch_first(args, source, target)
+    history = History() if args.watch else None
+    info = (_server_info(args.url) if args.url else {}) | settings
+    quantiles: dict[str, set[float]] = {}
+    for clause in slos.clauses if slos is not None else ():
+        if clause.quantile is not None:
+            quantiles.setdefault(clause.metric, set()).add(clause.quantile)
+    diagnosis = None
+    try:
+        while True:
+            watched_s = time.monotonic() - started_s if args.url else math.inf
+            window_s = min(args.window or 60.0, max(watched_s, 1.0))
+            signals = collect(
+                source, window_s=window_s, server_info=info, quantiles=quantiles, target=target
+            )
+            diagnosis = diagnose(signals, slos, history, thresholds=thresholds)
+            _show(args, diagnosis)
+            if args.store:
+                store(args.store, diagnosis)
+            if not args.watch:
+                break
+            time.sleep(max(source.scrape_interval_s, 5.0))
+    except KeyboardInterrupt:
+        if diagnosis is None:
+            raise
+    return EXIT_ANSWER_IS_NO if diagnosis.severity.firing else EXIT_DONE
+
+
+def _require_reachable(source: MetricSource, target: str) -> None:
+    from tuner.diagnosis.registry import dialect_of
+    from tuner.errors import UserError
+
+    status = source.status()
+    if not status.up:
+        raise UserError(f"{target} gives no metrics: {status.reason or 'it does not answer'}")
+    if dialect_of(source.names()) is None:
+        raise UserError(
+            f"{target} answers, but exports no slotune:, vllm: or sglang: metric; "
+            "give the URL of an inference server, or a Prometheus that scrapes one"
+        )
+
+
+def _watch_first(args: argparse.Namespace, source: MetricSource, target: str) -> None:
+    """Wait until the scraper has watched long enough, saying so."""
+    from tuner.cli.common import ProgressLine
+
+    span_s = max(args.watch_for, 4 * args.interval)
+    line = ProgressLine(quiet=args.quiet)
+    end_s = time.monotonic() + span_s
+    while (left_s := end_s - time.monotonic()) > 0:
+        line.update(f"watching {target}: {left_s:.0f} s of {span_s:.0f} s left")
+        time.sleep(min(1.0, left_s))
+        _require_reachable(source, target)
+    line.clear()
+
+
+def _server_info(url: str) -> dict[str, Any]:
+    """The engine's own /server_info; {} where it has none (or answers otherwise)."""
+    import json
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(url.rstrip("/") + "/server_info", timeout=3) as answer:
+            info = json.load(answer)
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _show(args: argparse.Namespace, diagnosis: Diagnosis) -> None:
+    import sys
+
+    from tuner.cli.common import print_json
+    from tuner.diagnosis import render
+
+    if args.json:
+        print_json(diagnosis.as_dict())
+    else:
+        print(render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose), flush=True)
+        if args.watch:
+            print(flush=True)
+
+
+def store(database_url: str, diagnosis: Diagnosis) -> int:
+    """Keep the firing nodes as findings; returns how many. Raises StorageError."""
+    from dataclasses import asdict
+
+    from storage import NewFinding, open_database
+
+    findings = [
+        NewFinding(
+            node=node.key,
+            state=node.state.value,
+            confidence=node.confidence.value if node.confidence else None,
+            payload=asdict(node),
+        )
+        for node in diagnosis.nodes
+        if node.firing
+    ]
+    database = open_database(database_url)
+    try:
+        database.add_findings(findings, target=diagnosis.target, at_s=diagnosis.at_s)
+    finally:
+        database.close()
+    return len(findings)
