@@ -134,9 +134,8 @@ class _Look:
         if name is None:
             return "", []
         step_s = max(self.source.scrape_interval_s, span_s / 60)
-        points = self.source.range(
-            "gauge", name, start_s=self.at_s - span_s, end_s=self.at_s, step_s=step_s
-        )
+        start_s = self.at_s - step_s * int(span_s / step_s)  # so that the last step is now
+        points = self.source.range("gauge", name, start_s=start_s, end_s=self.at_s, step_s=step_s)
         return name, [(at, value) for at, value in points if value is not None]
 
     def trends(self) -> dict[str, Reading]:

@@ -141,12 +141,12 @@ class Frame:
         reasons = dict.fromkeys([*(r.reason or r.outcome.value for _, r in hard)])
         how = next((h for name in (*(n for n, _ in hard), *empty) if (h := how_to_get(name))), "")
         why = "; ".join(reasons) or f"{', '.join(empty)} is not exported"
-        node = self.blank(case, State.CANT_TELL, f"cannot tell: {why}")
+        node = self.blank(case, State.CANT_TELL, why)
         how = how or "check that the target exports it and that the source scrapes it"
         return Check(replace(node, missing=tuple(missing), how_to_get=how))
 
     def cant_tell(self, case: Case, why: str, missing: Iterable[str], how: str) -> Check:
-        node = self.blank(case, State.CANT_TELL, f"cannot tell: {why}")
+        node = self.blank(case, State.CANT_TELL, why)
         return Check(replace(node, missing=tuple(missing), how_to_get=how))
 
     def unset(self, case: Case, knob: str) -> Check:

@@ -137,4 +137,6 @@ def roll_up(case: Case, frame: Frame, leaves: list[Check], calm: str) -> Check:
     if worst.state is State.CANT_TELL:
         said = worst.summary
     node = frame.blank(case, worst.state, said)
-    return Check(replace(node, missing=worst.missing, how_to_get=worst.how_to_get))
+    return Check(
+        replace(node, missing=worst.missing, how_to_get=worst.how_to_get, samples=worst.samples)
+    )

@@ -23,11 +23,15 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "3a.deferred": ("3c", "5"),
     "3b.host": ("4.host",),
     "3b.long_prompt": ("3c",),
-    "4.host": (),
+    "3c": ("3b", "3a.other"),
     "6": ("4.preemptions",),
     "7": ("3a.other", "3c"),
 }  # fmt: skip
 """cause → what it explains (with all below). Nodes 6 and 7 are named by the leaves before them."""
+
+
+WITHOUT_PARENT = "3e"
+"""The one leaf that fires only while its parent is fine: the server is, the client is not."""
 
 
 @dataclass(slots=True)
@@ -140,7 +144,8 @@ def _under_firing_parents(nodes: list[NodeResult]) -> list[NodeResult]:
     by_key: dict[str, NodeResult] = {}
     for node in nodes:
         parent = by_key.get(node.parent)
-        if node.firing and parent is not None and not parent.firing:
+        alone = parent is not None and not parent.firing and node.key != WITHOUT_PARENT
+        if node.firing and alone:
             node = replace(node, state=State.OK, pending=True, levers=(), confidence=None)
         by_key[node.key] = node
     return list(by_key.values())

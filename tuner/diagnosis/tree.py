@@ -82,11 +82,10 @@ def _barred(check: Check, trust: NodeResult) -> Check:
 
 
 def _silent(check: Check) -> Check:
-    if check.node.state is State.CANT_TELL:
-        return check
+    """Without traffic every figure is 0/0; what is not exported shows once traffic comes."""
     node = replace(
         check.node, state=State.NOT_APPLICABLE, summary="no traffic in the window", value=None,
-        threshold=None, levers=(), evidence=(),
+        threshold=None, levers=(), evidence=(), missing=(), how_to_get="",
     )  # fmt: skip
     return Check(node)
 

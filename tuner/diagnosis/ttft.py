@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers, limits, roofline
 from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.model import State
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
 
 NODE = Frame("3", "TTFT", also=("ttft", "queue", "prefill"))
@@ -68,35 +69,51 @@ def nodes(case: Case) -> list[Check]:
     return [top, queue, *below_queue, prefill, *below_prefill, *rest, _client(case, top)]
 
 
-def _queue(case: Case, split: Split | None) -> Check:
-    """3a. Requests still waiting have no queue time yet: a rising queue fires it as well."""
-    frame = Frame("3a", "Queue-dominated", "3", ("queue", "prefill"),
-                  ("waiting", "waiting_rise"), "share")  # fmt: skip
+def _rise(case: Case) -> float:
+    """By how many requests the queue has risen in the window; 0 while nothing waits.
+
+    Requests still waiting have no queue time yet, so that a rising queue hides from the split.
+    """
     rise = case.s.value("waiting_rise") or 0.0
-    rising = case.waiting() >= case.t("waiting_some") and rise >= 1.0
-    said = f"{case.waiting():.1f} waiting" + (f", up {rise:.1f} in the window" if rising else "")
-    if split is None and rising:
+    return rise if case.waiting() >= case.t("waiting_some") and rise >= 1.0 else 0.0
+
+
+def _queue(case: Case, split: Split | None) -> Check:
+    """3a, by the split; and by a rising queue, which the split does not hold yet."""
+    frame = Frame(
+        "3a", "Queue-dominated", "3", ("queue", "prefill"), ("waiting", "waiting_rise"), "share"
+    )
+    rise = _rise(case)
+    said = f"{case.waiting():.1f} waiting" + (f", up {rise:.1f} in the window" if rise else "")
+    if split is None and rise:
         by_gauge = replace(frame, uses=("waiting", "waiting_rise"), exact=False, unit="requests")
         return by_gauge.judge(case, lambda: rise, 1.0, says=lambda _: said)
-    warning = case.t("queue_share_warning")
     check = frame.judge(
-        case, lambda: split.queue_share if split else 0.0, warning, case.t("queue_share_critical"),
+        case,
+        lambda: split.queue_share if split else 0.0,
+        case.t("queue_share_warning"),
+        case.t("queue_share_critical"),
         says=lambda share: f"queue is {share:.0%} of queue + prefill; {said}",
-    )  # fmt: skip
-    if rising and split is not None and not check.firing:
-        state = frame.judge(case, lambda: rise, 1.0, says=lambda _: said).node.state
-        return Check(replace(check.node, state=state), exact=False)
+    )
+    if rise and split is not None and not check.firing:
+        return Check(replace(check.node, state=State.WARNING), exact=False)
     return check
 
 
 def _prefill(case: Case, split: Split | None) -> Check:
-    frame = Frame("3b", "Prefill-dominated", "3", ("queue", "prefill"), ("e2e", "inference"),
-                  "share of TTFT")  # fmt: skip
+    """3b. While the queue rises, requests that finished early make prefill look too large."""
+    frame = Frame(
+        "3b", "Prefill-dominated", "3", ("queue", "prefill"), ("e2e", "inference"), "share of TTFT"
+    )
+    rising = _rise(case) > 0
+    note = " of requests that finished; the queue still rises" if rising else ""
     return frame.judge(
-        case, lambda: split.share(split.prefill_s) if split else 0.0,
+        case,
+        lambda: split.share(split.prefill_s) if split else 0.0,
         case.t("prefill_share_warning"),
-        says=lambda share: f"prefill is {share:.0%} of mean TTFT",
-    )  # fmt: skip
+        when=not rising,
+        says=lambda share: f"prefill is {share:.0%} of mean TTFT{note}",
+    )
 
 
 def _prefill_leaves(case: Case) -> list[Check]:

@@ -1,0 +1,180 @@
+"""Expositions recorded from real servers, and the same text changed as field reports describe."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from storage.sources import RecordedSource
+from tests.tuner.diagnosis.cases import Clause, Slos
+from tuner.diagnosis import Diagnosis, Signals, State, collect, diagnose
+from tuner.diagnosis.registry import BREAKDOWNS, SPECS
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+START_S = 1_796_010_160.0
+SLOS = Slos((Clause("ttft", 0.5), Clause("tpot", 0.5)))
+
+
+def recorded(name: str) -> str:
+    return (FIXTURES / f"vllm-0.32-cpu-{name}.txt").read_text()
+
+
+IDLE, STARVED, AFTER = recorded("idle"), recorded("kv-starved"), recorded("after-load")
+
+
+def look(*texts: str, gap_s: float = 20.0, now_after_s: float = 0.0) -> Signals:
+    snapshots = [(START_S + i * gap_s, text) for i, text in enumerate(texts)]
+    now_s = snapshots[-1][0] + now_after_s
+    source = RecordedSource(snapshots, now_s=now_s, scrape_interval_s=10.0)
+    return collect(source, window_s=45.0, at_s=now_s, target="recorded")
+
+
+def judged(*texts: str, **options: float) -> Diagnosis:
+    return diagnose(look(*texts, **options), SLOS)
+
+
+def test_idle_server_has_no_traffic() -> None:
+    diagnosis = judged(IDLE, IDLE)
+    assert diagnosis.traffic == "no_traffic"
+    assert not diagnosis.severity.firing
+
+
+def test_starved_server_is_kv_bound_with_preemptions() -> None:
+    diagnosis = judged(IDLE, STARVED)
+    assert diagnosis.causes[0].key == "3a.kv"
+    assert diagnosis.node("3a.kv").state is State.CRITICAL
+    assert diagnosis.node("3a").firing
+    assert not diagnosis.node("3b").firing
+    preempted = diagnosis.node("6")
+    assert (preempted.state, preempted.symptom_of) == (State.CRITICAL, "3a.kv")
+    assert preempted.value == pytest.approx(2 / 13)
+
+
+def test_starved_server_without_slo_still_shows_preemptions() -> None:
+    diagnosis = diagnose(look(IDLE, STARVED))
+    assert diagnosis.causes[0].key == "6"
+
+
+def test_window_up_to_the_end_of_the_load() -> None:
+    diagnosis = judged(STARVED, AFTER, gap_s=30.0)
+    assert diagnosis.node("6").value == pytest.approx(3 / 27, rel=0.3)
+    assert diagnosis.causes[0].key == "3a.kv"
+
+
+def test_vllm_configuration_is_read() -> None:
+    signals = look(IDLE, STARVED)
+    assert signals.dialect == "vllm"
+    assert signals.number("num_kv_blocks") == 40
+    assert signals.number("block_size") == 128
+    assert signals.number("max_num_seqs") is None
+
+
+def test_renamed_metrics_are_found_under_their_old_names() -> None:
+    def old(text: str) -> str:
+        text = text.replace("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+        text = text.replace("vllm:inter_token_latency", "vllm:time_per_output_token")
+        return text.replace("vllm:prefix_cache", "vllm:gpu_prefix_cache")
+
+    signals = look(old(IDLE), old(STARVED))
+    new = look(IDLE, STARVED)
+    for name in ("kv_usage", "itl", "itl_p99", "prefix_queries"):
+        assert signals.value(name) == new.value(name)
+        assert signals.value(name) is not None
+
+
+def test_metric_that_is_not_exported_is_named() -> None:
+    def lacking(text: str) -> str:
+        return re.sub(r"^.*vllm:kv_cache_usage_perc.*\n", "", text, flags=re.M)
+
+    node = judged(lacking(IDLE), lacking(STARVED)).node("3a.kv")
+    assert node.state is State.CANT_TELL
+    assert "vllm:kv_cache_usage_perc" in node.summary
+
+
+def test_duplicate_series_take_the_highest_kv_usage() -> None:
+    def per_process(text: str) -> str:
+        extra = "".join(
+            f'vllm:kv_cache_usage_perc{{engine="{i}",model_name="smollm2"}} 0.0\n'
+            for i in range(1, 8)
+        )
+        after = "# HELP vllm:prefix_cache_queries_total"
+        return text.replace(after, extra + after, 1)
+
+    assert look(per_process(IDLE), per_process(STARVED)).value("kv_usage") == 1.0
+
+
+def test_negative_latency_sum_is_discarded_not_diagnosed() -> None:
+    broken = re.sub(r"(request_queue_time_seconds_sum\{[^}]*\}) .*", r"\1 -5000.0", STARVED)
+    diagnosis = judged(IDLE, broken)
+    assert not diagnosis.node("3a").firing
+    assert diagnosis.node("3a").value is None
+
+
+def test_uptime_sized_latency_is_discarded() -> None:
+    broken = re.sub(r"(request_queue_time_seconds_sum\{[^}]*\}) .*", r"\1 1.796e9", STARVED)
+    diagnosis = judged(IDLE, broken)
+    assert diagnosis.node("0").state is State.CRITICAL
+    assert "implausible" in diagnosis.node("0").summary
+    assert not diagnosis.node("3").firing
+
+
+def test_stale_recording_is_not_judged() -> None:
+    diagnosis = judged(IDLE, STARVED, now_after_s=300.0)
+    assert diagnosis.node("0").state is State.CRITICAL
+    assert diagnosis.node("3a.kv").state is State.CANT_TELL
+
+
+def test_window_is_never_shorter_than_four_scrapes() -> None:
+    source = RecordedSource([(START_S, IDLE), (START_S + 20, STARVED)], scrape_interval_s=10.0)
+    signals = collect(source, window_s=5.0, at_s=START_S + 20)
+    assert signals.window_s == 40.0
+
+
+def test_request_larger_than_the_pool_is_a_stall_not_a_ttft_fault() -> None:
+    stuck = IDLE.replace(
+        'num_requests_waiting{engine="0",model_name="smollm2"} 0.0',
+        'num_requests_waiting{engine="0",model_name="smollm2"} 3.0',
+    )
+    diagnosis = judged(stuck, stuck)
+    assert diagnosis.causes[0].key == "1"
+    assert diagnosis.node("3").state is State.NOT_APPLICABLE
+
+
+def test_restart_inside_the_window_is_seen() -> None:
+    born = START_S + 15
+    young = re.sub(r"process_start_time_seconds .*", f"process_start_time_seconds {born}", IDLE)
+    node = judged(AFTER, young).node("0")
+    assert node.state is State.WARNING
+    assert "restarted" in node.summary
+
+
+def table_names(path: str) -> set[str]:
+    rows = (FIXTURES / path).read_text().splitlines()[1:]
+    return {row.split("\t")[0] for row in rows}
+
+
+# Renames of older versions, and metrics of versions that the table does not list.
+OLD_NAMES = {
+    "vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_queries", "vllm:gpu_prefix_cache_hits",
+    "vllm:time_per_output_token_seconds", "sglang:time_per_output_token_seconds",
+}  # fmt: skip
+
+
+def test_registry_names_exist_in_the_engines_own_tables() -> None:
+    exported = {name.removesuffix("_total") for name in table_names("sglang-0.5.23-metrics.tsv")}
+    exported |= {name.removesuffix("_total") for name in table_names("vllm-0.33-metrics.tsv")}
+    exported |= {m.removesuffix("_total") for m in re.findall(r"^# TYPE (\S+)", STARVED, re.M)}
+    used = {name for spec in (*SPECS, *BREAKDOWNS) for name in (*spec.vllm, *spec.sglang)}
+    engines = {n.removesuffix("_total") for n in used if n.startswith(("vllm:", "sglang:"))}
+    assert engines - OLD_NAMES - exported == set()
+
+
+def test_registry_names_of_our_own_engine_exist() -> None:
+    from engine.metrics.names import OWN_METRICS
+
+    ours = {spec.name for spec in OWN_METRICS}
+    used = {name for spec in (*SPECS, *BREAKDOWNS) for name in spec.vllm if "slotune:" in name}
+    base = {name.removesuffix("_total").removesuffix("_sum") for name in used}
+    assert base - {"slotune:device_peak"} <= ours

@@ -1,0 +1,72 @@
+"""Text output stays within 100 columns; thresholds files are read strictly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tuner.diagnosis.cases import SLOS, signals
+from tuner.diagnosis import diagnose, load_thresholds, render
+from tuner.diagnosis.thresholds import TABLE
+from tuner.errors import UserError
+
+
+def test_text_fits_and_is_plain_unless_asked() -> None:
+    look = signals(queue=1.6, ttft_p95=3.0, e2e=3.9, inference=2.2, waiting=9.0, kv_usage=0.99)
+    text = render(diagnose(look, SLOS), verbose=True)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\x1b" not in text
+    assert "gpu_memory_utilization up" in text
+    assert "will not help" in text
+    assert "\x1b[" in render(diagnose(look, SLOS), colour=True)
+
+
+def test_missing_slo_is_said() -> None:
+    assert "No SLO for ttft" in render(diagnose(signals()))
+
+
+def test_override_moves_a_node(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text("[thresholds]\npreemption_warning = 0.5\npreemption_critical = 0.9\n")
+    look = signals(preemptions=6.0)
+    assert diagnose(look).node("6").firing
+    assert not diagnose(look, thresholds=load_thresholds(file)).node("6").firing
+
+
+def test_device_peak_makes_the_roofline_tell(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text("[device]\nbytes_per_s = 1.2e9\nflops_per_s = 2e12\n")
+    bare = signals(peak_bytes=None, peak_flops=None, tpot_p95=0.2)
+    assert diagnose(bare, SLOS).node("4.bandwidth").state == "cant_tell"
+    told = diagnose(bare, SLOS, thresholds=load_thresholds(file)).node("4.bandwidth")
+    assert told.firing
+    assert told.value == pytest.approx(1.1 / 1.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[thresholds]\nqueue_share_warnin = 1", "did you mean queue_share_warning"),
+        ("[thresholds]\nkv_full = 'a'", "must be a number above 0"),
+        ("[thresholds]\nkv_full = -1", "must be a number above 0"),
+        ("[thresholds]\nkv_full = nan", "must be a number above 0"),
+        ("[limits]\nkv_full = 1", "unknown table"),
+        ("thresholds = 3", "must be a table"),
+        ("[thresholds", "not valid TOML"),
+    ],
+)
+def test_bad_file_is_one_sentence(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=says):
+        load_thresholds(file)
+
+
+def test_absent_file() -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        load_thresholds("/nonexistent/t.toml")
+
+
+def test_every_threshold_has_unit_and_source() -> None:
+    assert all(row.unit and row.source and row.value > 0 for row in TABLE.values())

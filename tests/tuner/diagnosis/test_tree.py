@@ -1,0 +1,241 @@
+"""The planted cause is named first, its symptoms as symptoms, a missing signal as cant_tell."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from storage.sources.base import Outcome
+from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals, without
+from tuner.diagnosis import Confidence, Diagnosis, History, State, diagnose
+
+SLOW_TTFT: dict[str, float | None] = {"ttft": 2.0, "ttft_p50": 1.8, "ttft_p95": 3.0}
+QUEUE = SLOW_TTFT | {
+    "queue": 1.6, "prefill": 0.3, "e2e": 3.9, "inference": 2.25, "waiting": 12.0,
+    "waiting_mean": 12.0,
+}  # fmt: skip
+PREFILL = SLOW_TTFT | {"queue": 0.05, "prefill": 1.8, "e2e": 4.0, "inference": 3.9}
+SLOW_TPOT: dict[str, float | None] = {"tpot": 0.09, "tpot_p95": 0.2, "itl_p99": 0.03}
+STEPS = {"underloaded": 10.0, "kv_pressure": 0.0, "seq_cap": 0.0, "token_budget": 0.0,
+         "deferred": 0.0, "other": 0.0}  # fmt: skip
+
+PLANTED: list[tuple[str, dict[str, Any]]] = [
+    ("0", {"age_s": 60.0}),
+    ("0", {"queue": -3.0}),
+    ("0", {"queue": 9.0}),
+    ("0", {"restart": 1.0}),
+    ("0", {"models": ("a", "b")}),
+    ("1", {"generated": 0.0, "prompted": 0.0, "finished": 0.0}),
+    ("1", {"running": 0.0, "running_mean": 0.0, "waiting": 3.0, "generated": 0.0,
+           "prompted": 0.0}),
+    ("2.errors", {"breakdowns": {"finished_by": {"stop": 90.0, "error": 10.0}}}),
+    ("2.aborts", {"breakdowns": {"finished_by": {"stop": 80.0, "abort": 20.0}}}),
+    ("2.rejections", {"rejections": 5.0}),
+    ("2.length", {"breakdowns": {"finished_by": {"stop": 70.0, "length": 30.0}}}),
+    ("3a.kv", QUEUE | {"kv_usage": 0.99, "preemptions": 8.0}),
+    ("3a.kv", QUEUE | {"breakdowns": {"binding": STEPS | {"kv_pressure": 60.0}}}),
+    ("3a.seq_cap", QUEUE | {"running": 64.0, "kv_usage": 0.5}),
+    ("3a.seq_cap", QUEUE | {"breakdowns": {"binding": STEPS | {"seq_cap": 60.0, "other": 9.0}}}),
+    ("3a.token_budget", QUEUE | {"step_tokens": 500.0}),
+    ("3a.token_budget", QUEUE | {"breakdowns": {"binding": STEPS | {"token_budget": 60.0}}}),
+    ("3a.deferred", QUEUE | {"breakdowns": {"waiting_by": {"capacity": 1.0, "deferred": 11.0}}}),
+    ("3a.overload", QUEUE | {"running": 256.0, "waiting_growing_s": 400.0, "idle_s": 0.5,
+                             "config": {"max_num_seqs": "256"}}),
+    ("3a.other", QUEUE),
+    ("3b.long_prompt", PREFILL | {"prompt_tokens": 3000.0}),
+    ("3b.cache_off", PREFILL | {"config": {"enable_prefix_caching": "False"}}),
+    ("3b.thrash", PREFILL | {"kv_usage": 0.93, "hit_rate": 0.1}),
+    ("3b.compute", PREFILL | {"flops": 6e12}),
+    ("3b.host", PREFILL | {"breakdowns": {"phase_s": {"prepare": 9.0, "forward": 3.0}}}),
+    ("3c", {"ttft_p95": 0.9, "ttft_p50": 0.1, "ttft_p99": 1.5, "prompt_tokens_p99": 4096.0}),
+    ("3d", SLOW_TTFT | {"queue": 0.02, "prefill": 0.1, "e2e": 3.0, "inference": 1.5}),
+    ("3e", {"client_ttft": 1.1}),
+    ("4.interference", SLOW_TPOT | {"itl_p99": 0.3, "step_tokens_p90": 500.0}),
+    ("6", SLOW_TPOT | {"preemptions": 9.0}),
+    ("4.bandwidth", SLOW_TPOT | {"read_bytes": 1.6e10}),
+    ("4.host", SLOW_TPOT | {"breakdowns": {"phase_s": {"prepare": 9.0, "forward": 3.0}}}),
+    ("4.throttled", SLOW_TPOT | {"power_throttle": 3e5}),
+    ("5.seq_cap", {"running": 64.0, "waiting": 4.0}),
+    ("6", {"preemptions": 6.0}),
+    ("7", {"breakdowns": {"running_by_replica": {"a": 30.0, "b": 8.0, "c": 9.0}}}),
+]  # fmt: skip
+
+
+IDS = [f"{key}-{i}" for i, (key, _) in enumerate(PLANTED)]
+
+
+@pytest.mark.parametrize(("key", "planted"), PLANTED, ids=IDS)
+def test_planted_cause_is_named_first(key: str, planted: dict[str, Any]) -> None:
+    diagnosis = diagnose(signals(**planted), SLOS)
+    assert [cause.key for cause in diagnosis.causes][:1] == [key]
+    if key != "0":
+        assert diagnosis.node(key).levers
+
+
+def test_healthy_server_is_not_ill() -> None:
+    diagnosis = diagnose(signals(), SLOS)
+    assert [node.key for node in diagnosis.nodes if node.firing] == []
+    assert diagnosis.severity is State.OK
+    assert "load-limited" in diagnosis.node("5").summary
+
+
+@pytest.mark.parametrize("kv", [0.05, 0.97])
+def test_kv_use_alone_is_healthy(kv: float) -> None:
+    assert diagnose(signals(kv_usage=kv, kv_usage_mean=kv), SLOS).causes == ()
+
+
+def test_symptoms_name_their_cause() -> None:
+    planted = QUEUE | SLOW_TPOT | {"kv_usage": 0.99, "preemptions": 8.0}
+    diagnosis = diagnose(signals(**planted), SLOS)
+    causes = {node.key: node.symptom_of for node in diagnosis.symptoms}
+    assert causes["6"] == "3a.kv"
+    assert causes["4.preemptions"] == "3a.kv"
+    assert causes["4"] == "3a.kv"
+    assert [node.key for node in diagnosis.causes] == ["3a.kv"]
+
+
+def test_stall_explains_what_comes_after_it() -> None:
+    diagnosis = diagnose(signals(**QUEUE | {"generated": 0.0, "prompted": 0.0}), SLOS)
+    assert [node.key for node in diagnosis.causes] == ["1"]
+    assert diagnosis.node("3").symptom_of == "1"
+
+
+def test_what_will_not_help_is_said() -> None:
+    node = diagnose(signals(**QUEUE | {"kv_usage": 0.99}), SLOS).node("3a.kv")
+    assert "max_num_seqs" in node.will_not_help[0]
+    assert node.levers[0].title == "gpu_memory_utilization up"
+    assert all(lever.cost and lever.effect for lever in node.levers)
+
+
+def test_chunk_levers_point_opposite_ways() -> None:
+    slow = PREFILL | {"prompt_tokens": 3000.0}
+    up = diagnose(signals(**slow), SLOS).node("3b.long_prompt").levers[0]
+    mixed = SLOW_TPOT | {"itl_p99": 0.3, "step_tokens_p90": 500.0}
+    down = diagnose(signals(**mixed), SLOS).node("4.interference").levers[0]
+    assert (up.title, down.title) == ("chunk_size up", "chunk_size down")
+
+
+MISSING = [
+    ("ttft_p95", "3"), ("queue", "3a"), ("kv_usage", "3a.kv"), ("step_tokens", "3a.token_budget"),
+    ("prompt_tokens", "3b.long_prompt"), ("flops", "3b.compute"), ("inference", "3d"),
+    ("client_ttft", "3e"), ("tpot_p95", "4"), ("itl_p99", "4.interference"),
+    ("read_bytes", "4.bandwidth"), ("power_throttle", "4.throttled"), ("waiting", "5"),
+    ("preemptions", "6"), ("rejections", "2.rejections"), ("generated", "1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "key"), MISSING)
+def test_missing_signal_cannot_be_told(name: str, key: str) -> None:
+    node = diagnose(without(signals(), name), SLOS).node(key)
+    assert node.state is State.CANT_TELL
+    assert node.missing
+    assert node.how_to_get
+
+
+@pytest.mark.parametrize("key", ["3a.seq_cap", "3a.token_budget", "5.seq_cap", "3b.long_prompt"])
+def test_unknown_caps_cannot_be_told(key: str) -> None:
+    bare = signals(config={"max_num_seqs": "", "chunk_size": ""}, **QUEUE)
+    node = diagnose(bare, SLOS).node(key)
+    assert node.state is State.CANT_TELL
+    assert "--set" in node.how_to_get
+
+
+def test_no_traffic_is_its_own_state() -> None:
+    zero = dict.fromkeys(
+        ("running", "running_mean", "waiting", "finished", "generated", "prompted"), 0.0
+    )
+    idle = without(signals(**zero), "ttft", "ttft_p95", "tpot_p95", outcome=Outcome.NO_TRAFFIC)
+    diagnosis = diagnose(idle, SLOS)
+    assert diagnosis.traffic == "no_traffic"
+    assert diagnosis.node("0").state is State.OK
+    rest = {node.state for node in diagnosis.nodes if node.key != "0"}
+    assert rest == {State.NOT_APPLICABLE}
+    assert "No traffic" in diagnosis.headline
+
+
+@pytest.mark.parametrize("planted", [{"queue": -3.0}, {"age_s": 60.0}, {"up": False}])
+def test_distrusted_data_is_discarded(planted: dict[str, Any]) -> None:
+    diagnosis = diagnose(signals(**{**QUEUE, **planted}), SLOS)
+    assert diagnosis.severity is State.CRITICAL
+    assert {node.state for node in diagnosis.nodes[1:]} == {State.CANT_TELL}
+    assert all(node.value is None for node in diagnosis.nodes[1:])
+
+
+def test_without_slo_the_split_is_shown_and_nothing_invented() -> None:
+    diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99}))
+    node = diagnosis.node("3")
+    assert node.state is State.NOT_APPLICABLE
+    assert [name for name, _ in node.evidence] == ["queue", "prefill", "front end"]
+    assert diagnosis.missing_slos == ("ttft", "tpot or itl")
+    assert diagnosis.node("3a").state is State.NOT_APPLICABLE
+    assert diagnosis.node("3a").value == pytest.approx(1.6 / 1.9)
+
+
+def test_server_that_meets_its_slo_has_no_queue_fault() -> None:
+    fine = QUEUE | {"ttft_p95": 0.4}
+    assert diagnose(signals(**fine), SLOS).node("3a").state is State.OK
+
+
+def test_throughput_slo() -> None:
+    slos = Slos((Clause("output_tps", 500.0, "", ">"),))
+    busy = {"waiting": 5.0, "kv_usage": 0.8}
+    assert diagnose(signals(**busy), slos).node("5").state is State.WARNING
+    assert diagnose(signals(), slos).node("5").state is State.OK  # load-limited
+
+
+def test_fires_after_two_evaluations_and_clears_after_three_with_margin() -> None:
+    history = History()
+    states = []
+    for events in (6.0, 6.0, 0.95, 0.0, 0.0, 0.0):
+        finished = 600.0 if events == 0.95 else 100.0
+        look = signals(preemptions=events, finished=finished)
+        states.append(diagnose(look, SLOS, history).node("6").state.firing)
+    assert states == [False, True, True, True, False, False]
+
+
+def test_clearing_takes_a_margin() -> None:
+    history = History()
+    high = signals(**SLOW_TPOT)
+    for _ in range(2):
+        diagnose(high, SLOS, history)
+    for _ in range(5):  # just under the bound: met, but without margin
+        node = diagnose(signals(tpot_p95=0.049), SLOS, history).node("4")
+        assert node.state is State.WARNING
+    for _ in range(3):
+        node = diagnose(signals(tpot_p95=0.03), SLOS, history).node("4")
+    assert node.state is State.OK
+
+
+def test_first_sight_is_pending() -> None:
+    node = diagnose(signals(preemptions=6.0), SLOS, History()).node("6")
+    assert (node.state, node.pending) == (State.OK, True)
+
+
+def test_confidence_grows_with_evaluations_and_falls_with_few_requests() -> None:
+    history = History()
+    look = signals(preemptions=20.0)
+    found = [diagnose(look, SLOS, history).node("6").confidence for _ in range(3)]
+    assert found == [None, Confidence.LIKELY, Confidence.HIGH]
+    assert diagnose(look, SLOS).node("6").confidence is Confidence.LIKELY
+    few = signals(preemptions=3.0, finished=5.0)
+    assert diagnose(few, SLOS).node("6").confidence is Confidence.POSSIBLE
+
+
+def test_json_round_trip() -> None:
+    diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99, "preemptions": 4.0}), SLOS)
+    assert Diagnosis.from_dict(json.loads(json.dumps(diagnosis.as_dict()))) == diagnosis
+
+
+def test_every_node_of_the_design_is_present() -> None:
+    keys = {node.key for node in diagnose(signals()).nodes}
+    planted = {key for key, _ in PLANTED}
+    assert planted | {"2", "3", "3a", "3b", "4", "4.preemptions", "5", "5.load_limited"} == keys
+
+
+def test_parents_come_before_their_leaves() -> None:
+    seen: set[str] = {""}
+    for node in diagnose(signals()).nodes:
+        assert node.parent in seen
+        seen.add(node.key)
