@@ -1,0 +1,193 @@
+"""The load generator: open loop at scheduled times, or closed loop with a number of clients.
+
+Open-loop sends never wait for answers. In a closed loop a request is scheduled when its client
+comes free. The generator's own lag (sent − scheduled) is in every record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+import numpy as np
+import orjson
+
+from tuner.endpoint import Endpoint
+from tuner.load.stream import StreamReader
+from tuner.records import RequestRecord
+from tuner.workload import Workload
+from tuner.workload.content import Content
+
+TICK_S = 0.5
+MAX_SENDS_AHEAD = 100_000
+FAILURE_PAUSE_S = 0.1
+"""A closed-loop client rests after a refusal, so that a server that refuses is not flooded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """send_s: new requests are sent for this long; drain_s: how long the last may then take.
+
+    content_salt None makes the prompts' content fresh; bytes make it repeatable.
+    """
+
+    endpoint: Endpoint
+    workload: Workload
+    seed: int
+    send_s: float
+    drain_s: float = 5.0
+    request_timeout_s: float = 600.0
+    content_salt: bytes | None = None
+    max_requests: int | None = None
+
+
+@dataclass(slots=True)
+class LoadResult:
+    """Records in the order of their schedule, on a clock that starts at began_s (monotonic)."""
+
+    began_s: float
+    began_unix_s: float
+    records: list[RequestRecord] = field(default_factory=list)
+    stopped_early: bool = False
+    ended_s: float = 0.0
+
+    def now_s(self) -> float:
+        return time.monotonic() - self.began_s
+
+
+Tick = Callable[[LoadResult], bool]
+"""Called about twice a second with the records so far; True ends the sending."""
+
+
+def generate(plan: LoadPlan, on_tick: Tick | None = None) -> LoadResult:
+    """Run the plan to its end; Ctrl-C closes every connection and is raised on."""
+    return asyncio.run(_Generator(plan, on_tick).run())
+
+
+class _Generator:
+    def __init__(self, plan: LoadPlan, on_tick: Tick | None) -> None:
+        self.plan = plan
+        self.on_tick = on_tick
+        self.content = Content(plan.workload, plan.endpoint, plan.seed, plan.content_salt)
+        self.result = LoadResult(time.monotonic(), time.time())
+        self._headers = plan.endpoint.headers()
+        self._open: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> LoadResult:
+        plan = self.plan
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
+        timeout = aiohttp.ClientTimeout(total=plan.request_timeout_s, sock_connect=10)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            self.session = session
+            sender = asyncio.create_task(self._send_all())
+            ticker = asyncio.create_task(self._tick())
+            try:
+                await sender
+                if self._open:
+                    await asyncio.wait(self._open, timeout=plan.drain_s)
+            finally:
+                for task in (ticker, sender, *self._open):
+                    task.cancel()
+                await asyncio.gather(ticker, sender, *self._open, return_exceptions=True)
+                self.result.ended_s = self.result.now_s()
+        self.result.records.sort(key=lambda record: record.index)
+        return self.result
+
+    async def _send_all(self) -> None:
+        if self.plan.workload.arrivals.closed:
+            await self._send_closed()
+        else:
+            await self._send_open()
+
+    async def _send_open(self) -> None:
+        """At their times; a late generator sends at once and its lag shows."""
+        times = self.plan.workload.arrivals.times(np.random.default_rng((self.plan.seed, 2**31)))
+        for index, scheduled_s in enumerate(times):
+            if scheduled_s >= self.plan.send_s or self._enough(index):
+                break
+            delay_s = scheduled_s - self.result.now_s()
+            if delay_s > 0:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), delay_s)
+            if self._stop.is_set():
+                return
+            self._start(RequestRecord(index, scheduled_s))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(
+                self._stop.wait(), max(0.0, self.plan.send_s - self.result.now_s())
+            )
+
+    async def _send_closed(self) -> None:
+        """Clients that each send when their last answer has ended."""
+        self._next_index = 0
+        clients = [
+            asyncio.create_task(self._client())
+            for _ in range(int(self.plan.workload.arrivals.level))
+        ]
+        self._open.update(clients)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait(
+                (stopping, asyncio.gather(*clients, return_exceptions=True)),
+                timeout=self.plan.send_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            stopping.cancel()
+
+    async def _client(self) -> None:
+        while self.result.now_s() < self.plan.send_s and not self._stop.is_set():
+            index = self._next_index
+            if self._enough(index):
+                return
+            self._next_index += 1
+            record = RequestRecord(index, self.result.now_s())
+            self.result.records.append(record)
+            await self._request(record)
+            if record.state == "failed":
+                await asyncio.sleep(FAILURE_PAUSE_S)
+
+    def _enough(self, index: int) -> bool:
+        limit = self.plan.max_requests
+        return index >= MAX_SENDS_AHEAD or (limit is not None and index >= limit)
+
+    def _start(self, record: RequestRecord) -> None:
+        self.result.records.append(record)
+        task = asyncio.create_task(self._request(record))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _request(self, record: RequestRecord) -> None:
+        body = orjson.dumps(self.content.body(record.index))
+        record.sent_s = self.result.now_s()
+        try:
+            async with self.session.post(
+                self.plan.endpoint.generate_url, data=body, headers=self._headers
+            ) as response:
+                record.http_status = response.status
+                if response.status != 200:
+                    text = (await response.text())[:300]
+                    self._failed(record, f"HTTP {response.status}: {text}")
+                    return
+                await StreamReader(record, self.result.began_s).read(response.content.iter_any())
+        except TimeoutError:
+            self._failed(record, f"no complete answer within {self.plan.request_timeout_s:g} s")
+        except (aiohttp.ClientError, OSError) as error:
+            self._failed(record, f"{type(error).__name__}: {error}"[:300])
+
+    def _failed(self, record: RequestRecord, error: str) -> None:
+        record.state, record.error = "failed", error
+        record.end_s = self.result.now_s()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self.on_tick is not None and self.on_tick(self.result):
+                self.result.stopped_early = True
+                self._stop.set()
+                return

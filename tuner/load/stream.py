@@ -1,0 +1,112 @@
+"""Reads one streamed answer and fills its record: what counts as a token, and what as a failure.
+
+The first token is the first chunk that carries text (reasoning text counts); role-only and empty
+chunks do not. Token counts come from the server's usage and are spread over the chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from tuner.records import RequestRecord
+
+MAX_ERROR_CHARS = 300
+
+
+class StreamReader:
+    """Feeds SSE bytes into a record; began_s is the measurement's start on the monotonic clock."""
+
+    def __init__(self, record: RequestRecord, began_s: float) -> None:
+        self.record = record
+        self._began_s = began_s
+        self._buffer = b""
+        self._done = False
+        self._usage: dict[str, Any] | None = None
+
+    async def read(self, chunks: AsyncIterator[bytes]) -> None:
+        """Until the end of the body, then judge the whole."""
+        record = self.record
+        async for data in chunks:
+            now_s = time.monotonic() - self._began_s
+            if record.first_byte_s != record.first_byte_s:
+                record.first_byte_s = now_s
+            self._feed(data, now_s)
+        record.end_s = time.monotonic() - self._began_s
+        self._conclude()
+
+    def _feed(self, data: bytes, now_s: float) -> None:
+        self._buffer += data.replace(b"\r\n", b"\n")
+        *events, self._buffer = self._buffer.split(b"\n\n")
+        for event in events:
+            for line in event.split(b"\n"):
+                if line.startswith(b"data:"):
+                    self._event(line[5:].strip(), now_s)
+
+    def _event(self, payload: bytes, now_s: float) -> None:
+        if payload == b"[DONE]":
+            self._done = True
+            return
+        try:
+            message = orjson.loads(payload)
+        except orjson.JSONDecodeError:
+            self._fail(f"the stream holds something else than JSON: {payload[:80]!r}")
+            return
+        if not isinstance(message, dict):
+            return
+        if message.get("error"):
+            self._fail(f"error in the stream: {str(message['error'])[:MAX_ERROR_CHARS]}")
+            return
+        if usage := message.get("usage"):
+            self._usage = usage
+        for choice in message.get("choices") or ():
+            self._choice(choice, now_s)
+
+    def _choice(self, choice: dict[str, Any], now_s: float) -> None:
+        record = self.record
+        delta = choice.get("delta") or {}
+        answer = choice.get("text") or delta.get("content") or ""
+        thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+        if answer or thought:
+            if not record.chunk_times_s:
+                record.first_token_s = now_s
+            if answer and record.first_answer_token_s != record.first_answer_token_s:
+                record.first_answer_token_s = now_s
+            record.chunk_times_s.append(now_s)
+            record.chunk_tokens.append(1)
+        if choice.get("finish_reason"):
+            record.finish_reason = str(choice["finish_reason"])
+
+    def _conclude(self) -> None:
+        record = self.record
+        if record.error:
+            return
+        if not record.chunk_times_s:
+            self._fail("the answer is empty")
+        elif not record.finish_reason and not self._done:
+            self._fail("the stream ended before its end (no finish_reason, no [DONE])")
+        else:
+            self._count_tokens()
+            record.state = "ok"
+
+    def _count_tokens(self) -> None:
+        record, usage = self.record, self._usage or {}
+        chunks = len(record.chunk_times_s)
+        record.prompt_tokens = int(usage.get("prompt_tokens") or 0)
+        record.output_tokens = int(usage.get("completion_tokens") or chunks)
+        spread_tokens(record)
+
+    def _fail(self, error: str) -> None:
+        self.record.state = "failed"
+        self.record.error = self.record.error or error
+
+
+def spread_tokens(record: RequestRecord) -> None:
+    """Spread the usage's token count evenly over the chunks when they differ."""
+    chunks, tokens = len(record.chunk_times_s), record.output_tokens
+    if chunks and tokens > chunks:
+        whole, rest = divmod(tokens, chunks)
+        record.chunk_tokens = [whole + (i < rest) for i in range(chunks)]

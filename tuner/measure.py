@@ -1,0 +1,200 @@
+"""One measurement: warm-up, window, drain; the server's own counters before and after.
+
+The window is what counts. A request belongs to it by its *scheduled* send, so slow ones cannot
+fall out at its end; what is still running after the drain is censored, never dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tuner import figures
+from tuner.endpoint import Endpoint
+from tuner.load import LoadPlan, LoadResult, generate
+from tuner.records import RequestRecord
+from tuner.server_side import ServerSide, observe
+from tuner.slo.grammar import SloSet
+from tuner.stats.estimate import Estimate
+from tuner.workload import Workload
+
+LAG_SHARE_OF_BOUND = 0.1
+"""A run whose p99 lag exceeds this share of the tightest latency bound is invalid."""
+
+LAG_LIMIT_S = 0.1
+"""Without latency SLOs: what the generator's own p99 lag may be."""
+
+FAIL_FAST_REQUESTS = 20
+"""After this many requests without one success the measurement ends: the server does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """State of a running measurement, for the terminal. Times in seconds, rates per second."""
+
+    elapsed_s: float
+    total_s: float
+    warming_up: bool
+    in_flight: int
+    completed: int
+    failed: int
+    ttft_p95_s: float
+    output_tps: float
+
+
+@dataclass(slots=True)
+class Measurement:
+    """Everything one run has shown. window_s = (start, end) on the records' clock."""
+
+    endpoint: Endpoint
+    workload: Workload
+    seed: int
+    window_s: tuple[float, float]
+    began_unix_s: float
+    records: list[RequestRecord]
+    lag_p99_s: float
+    invalid_reason: str = ""
+    server: ServerSide | None = None
+    summary: dict[str, Estimate] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def duration_s(self) -> float:
+        return self.window_s[1] - self.window_s[0]
+
+    @property
+    def in_window(self) -> list[RequestRecord]:
+        return figures.in_window(self.records, self.window_s)
+
+    def summary_dict(self) -> dict[str, Any]:
+        """The summary as JSON-able values."""
+        return {
+            "window_s": list(self.window_s),
+            "lag_p99_s": self.lag_p99_s,
+            "invalid_reason": self.invalid_reason,
+            "counts": self.counts,
+            "figures": {name: estimate.as_dict() for name, estimate in self.summary.items()},
+            "failures": figures.failure_reasons(self.in_window),
+        }
+
+
+def measure(
+    endpoint: Endpoint,
+    workload: Workload,
+    *,
+    duration_s: float,
+    warmup_s: float = 3.0,
+    seed: int = 0,
+    drain_s: float = 5.0,
+    max_requests: int | None = None,
+    slos: SloSet | None = None,
+    request_timeout_s: float = 600.0,
+    content_salt: bytes | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[LoadResult, float], bool] | None = None,
+) -> Measurement:
+    """Send the workload for warmup_s + duration_s and judge what was scheduled after the warm-up.
+
+    endpoint must have been probed. should_stop gets the load so far and the window's start (s) and
+    may end the measurement early. Raises UserError and KeyboardInterrupt; never leaves connections.
+    """
+    total_s = warmup_s + duration_s
+
+    def tick(load: LoadResult) -> bool:
+        if on_progress is not None:
+            on_progress(_progress(load, warmup_s, total_s))
+        if _hopeless(load):
+            return True
+        return should_stop is not None and should_stop(load, warmup_s)
+
+    plan = LoadPlan(
+        endpoint, workload, seed, total_s, drain_s, request_timeout_s, content_salt, max_requests
+    )
+    before = observe(endpoint.base_url)
+    load = generate(plan, tick)
+    after = observe(endpoint.base_url)
+    window_s = _window(load, warmup_s, total_s, max_requests)
+    made = Measurement(
+        endpoint=endpoint,
+        workload=workload,
+        seed=seed,
+        window_s=window_s,
+        began_unix_s=load.began_unix_s,
+        records=load.records,
+        lag_p99_s=figures.lag_p99_s(load.records),
+        server=ServerSide.between(before, after),
+    )
+    return summarize(made, slos)
+
+
+def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
+    """Fill summary, counts and validity from the records; also for stored records."""
+    inside = made.in_window
+    states = [record.state for record in inside]
+    made.counts = {
+        "sent": len(inside),
+        "ok": states.count("ok"),
+        "failed": states.count("failed"),
+        "censored": states.count("censored"),
+        "warmup": len(made.records) - len(inside),
+    }
+    made.summary = figures.summary(made.records, made.window_s, slos or SloSet())
+    made.invalid_reason = _why_invalid(made, slos or SloSet())
+    return made
+
+
+def _window(
+    load: LoadResult, warmup_s: float, total_s: float, max_requests: int | None
+) -> tuple[float, float]:
+    """From the end of the warm-up to the last planned send, or to where the run was ended."""
+    end_s = total_s
+    if load.stopped_early or max_requests is not None:
+        ends = [r.end_s for r in load.records if not math.isnan(r.end_s)]
+        end_s = min(total_s, max(ends, default=load.ended_s))
+    return (min(warmup_s, end_s), end_s)
+
+
+def _why_invalid(made: Measurement, slos: SloSet) -> str:
+    if made.counts["sent"] == 0:
+        return "no request was scheduled inside the measured window"
+    bounds = slos.latency_bounds_s
+    limit_s = LAG_SHARE_OF_BOUND * min(bounds.values()) if bounds else LAG_LIMIT_S
+    if made.lag_p99_s > limit_s:
+        return (
+            f"the load generator was late itself: p99 lag {made.lag_p99_s * 1e3:.1f} ms exceeds "
+            f"{limit_s * 1e3:.1f} ms; lower the load or give it a free core"
+        )
+    return ""
+
+
+def _progress(load: LoadResult, warmup_s: float, total_s: float) -> Progress:
+    now_s = load.now_s()
+    done = [r for r in load.records if r.state != "censored"]
+    recent = [r for r in load.records[-400:] if not math.isnan(r.first_token_s)]
+    ttfts = np.sort([r.first_token_s - r.scheduled_s for r in recent])
+    since_s = max(0.0, now_s - 5.0)
+    tokens = sum(
+        count
+        for record in load.records[-1000:]
+        for at_s, count in zip(record.chunk_times_s, record.chunk_tokens, strict=True)
+        if at_s >= since_s
+    )
+    return Progress(
+        elapsed_s=now_s,
+        total_s=total_s,
+        warming_up=now_s < warmup_s,
+        in_flight=len(load.records) - len(done),
+        completed=sum(record.ok for record in done),
+        failed=sum(record.state == "failed" for record in done),
+        ttft_p95_s=float(ttfts[int(0.95 * (len(ttfts) - 1))]) if len(ttfts) else math.nan,
+        output_tps=tokens / max(1e-9, now_s - since_s),
+    )
+
+
+def _hopeless(load: LoadResult) -> bool:
+    failed = sum(record.state == "failed" for record in load.records)
+    return failed >= FAIL_FAST_REQUESTS and not any(record.ok for record in load.records)

@@ -1,0 +1,97 @@
+"""What happened to each request: the raw record everything else is computed from.
+
+Times are seconds on the monotonic clock since the measurement began. Latencies start at the
+*scheduled* send, so that a stalled server cannot hide its queue (coordinated omission).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+RequestState = Literal["ok", "failed", "censored"]
+NEVER = math.nan
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """One request. A time that never came is NaN.
+
+    chunk_times_s and chunk_tokens: arrival of each piece of text and the tokens it stood for.
+    state "censored": still running when the measurement was cut off.
+    """
+
+    index: int
+    scheduled_s: float
+    sent_s: float = NEVER
+    first_byte_s: float = NEVER
+    first_token_s: float = NEVER
+    first_answer_token_s: float = NEVER
+    end_s: float = NEVER
+    chunk_times_s: list[float] = field(default_factory=list)
+    chunk_tokens: list[int] = field(default_factory=list)
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    http_status: int = 0
+    finish_reason: str = ""
+    error: str = ""
+    state: RequestState = "censored"
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "ok"
+
+    @property
+    def ttft_s(self) -> float:
+        return self._latency(self.first_token_s)
+
+    @property
+    def ttfat_s(self) -> float:
+        return self._latency(self.first_answer_token_s)
+
+    @property
+    def e2e_s(self) -> float:
+        return self._latency(self.end_s) if self.state != "censored" else NEVER
+
+    @property
+    def tpot_s(self) -> float:
+        """Infinite when failed, NaN when undefined (one token) or unknown (censored)."""
+        if self.state == "failed":
+            return math.inf
+        if self.state != "ok" or self.output_tokens < 2 or not self.chunk_times_s:
+            return NEVER
+        return (self.chunk_times_s[-1] - self.first_token_s) / (self.output_tokens - 1)
+
+    def gaps_s(self) -> npt.NDArray[np.float64]:
+        """Inter-token latencies; a chunk of k tokens counts as k gaps of 1/k."""
+        if len(self.chunk_times_s) < 2:
+            return np.empty(0)
+        counts = np.maximum(np.asarray(self.chunk_tokens[1:], dtype=np.int64), 1)
+        return np.repeat(np.diff(np.asarray(self.chunk_times_s)) / counts, counts)
+
+    def _latency(self, at_s: float) -> float:
+        return math.inf if self.state == "failed" else at_s - self.scheduled_s
+
+
+def to_columns(records: Iterable[RequestRecord]) -> dict[str, list[Any]]:
+    """Column name → values, for storage."""
+    rows = list(records)
+    return {f.name: [getattr(row, f.name) for row in rows] for f in fields(RequestRecord)}
+
+
+def from_columns(columns: Mapping[str, Sequence[Any]]) -> list[RequestRecord]:
+    """The inverse of to_columns; unknown columns are ignored."""
+    names = [f.name for f in fields(RequestRecord) if f.name in columns]
+    records = []
+    for values in zip(*(columns[name] for name in names), strict=True):
+        row = {
+            name: value.tolist() if hasattr(value, "tolist") else value
+            for name, value in zip(names, values, strict=True)
+        }
+        records.append(RequestRecord(**row))
+    return records

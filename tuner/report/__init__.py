@@ -1,0 +1,1 @@
+"""What a run, a sweep or a study has shown, for people: text, flags, tables."""

@@ -1,0 +1,50 @@
+"""A measured figure that says what it is: value, interval, samples, unit, method."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """value with its 95 % interval [low, high] from n samples; NaN where nothing was measured.
+
+    An infinite value is real: a failed request's latency. reason says why a value is missing.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    unit: str
+    method: str
+    reason: str = ""
+
+    @property
+    def measured(self) -> bool:
+        return not math.isnan(self.value)
+
+    @classmethod
+    def missing(cls, unit: str, reason: str) -> Estimate:
+        return cls(math.nan, math.nan, math.nan, 0, unit, "not measured", reason)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able: infinities as "inf", NaN as null."""
+        values = asdict(self)
+        for key in ("value", "low", "high"):
+            number = values[key]
+            if math.isnan(number):
+                values[key] = None
+            elif math.isinf(number):
+                values[key] = "inf" if number > 0 else "-inf"
+        return values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Estimate:
+        numbers = {
+            key: math.nan if values[key] is None else float(values[key])
+            for key in ("value", "low", "high")
+        }
+        return cls(**{**values, **numbers})

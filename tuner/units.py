@@ -1,0 +1,38 @@
+"""Durations as users write them, and figures as they read them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from tuner.errors import UserError
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*$", re.IGNORECASE)
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parse_duration_s(text: str, flag: str, *, zero_allowed: bool = False) -> float:
+    """`30s`, `1.5m`, `2h` in seconds. Raises UserError naming the flag."""
+    found = _DURATION.match(text)
+    if found is None:
+        raise UserError(f"{flag} {text!r} is no duration; write for example 30s, 5m or 1h")
+    seconds = float(found.group(1)) * _SECONDS[found.group(2).lower()]
+    if seconds < 0 or (seconds == 0 and not zero_allowed) or seconds > 7 * 86_400:
+        raise UserError(f"{flag} {text!r} must be more than 0 and at most a week")
+    return seconds
+
+
+def show(value: float, unit: str) -> str:
+    """A figure with its unit, in the size a reader expects: 0.0123 s → 12.3 ms."""
+    if math.isnan(value):
+        return "no data"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if unit == "s":
+        return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+    if unit == "share":
+        return f"{value * 100:.3g} %"
+    if unit == "$":
+        return f"$ {value:.3g}"
+    number = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{number} {unit}".rstrip()
