@@ -36,7 +36,7 @@ def render(diagnosis: Diagnosis, *, colour: bool = False, verbose: bool = False)
 def _head(diagnosis: Diagnosis) -> Iterator[str]:
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(diagnosis.at_s))
     target = diagnosis.target or "target"
-    yield f"{target} ({diagnosis.dialect}), {diagnosis.window_s:g} s window, {at}"
+    yield f"{target} ({diagnosis.dialect}), {diagnosis.window_s:.3g} s window, {at}"
     yield from textwrap.wrap(diagnosis.headline, WIDTH)
     for name in diagnosis.missing_slos:
         yield f"No SLO for {name}: its node shows figures and judges nothing (add --slo)."
