@@ -1,0 +1,90 @@
+"""The protocol of a target: something that serves, and whose knobs may be turned.
+
+Invariant: after apply(config) returns, the server that answers at `endpoint` is the one this
+target means, and it runs exactly that configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from tuner.endpoint import Endpoint
+
+Setting = int | float
+Config = Mapping[str, Setting]
+"""Knob name → value."""
+
+FailureKind = Literal["configuration", "transient"]
+
+
+class TargetError(Exception):
+    """A target that does not come up or does not answer.
+
+    kind "configuration": these settings cannot work, and trying again is useless. "transient":
+    worth one more try. gone: the server is not ours to restart, so the study cannot go on.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        kind: FailureKind = "transient",
+        log_tail: str = "",
+        gone: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+        self.log_tail = log_tail
+        self.gone = gone
+
+
+@dataclass(frozen=True, slots=True)
+class KnobRange:
+    """Present value and bounds (both ends included); live: changed without a restart."""
+
+    value: Setting
+    low: float
+    high: float
+    live: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Target(Protocol):
+    """Life: start, then any number of apply/measure, then stop. start and apply raise TargetError;
+    start raises UserError for what the user must mend."""
+
+    kind: str
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """End what this target started; a server that was there before is left running."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Who is measured, for the study's record: kind, url, model, version, identity."""
+        ...
+
+    def knobs(self) -> dict[str, KnobRange]:
+        """What can be turned, with the values in force; empty when nothing can."""
+        ...
+
+    def apply(self, config: Config) -> None:
+        """Put the settings in force: live where possible, else by a restart."""
+        ...
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    def reset_prefix_cache(self) -> None:
+        """Forget cached prefixes where the server can; never fails."""
+        ...
+
+    def log_tail(self) -> str:
+        """The last lines of the server's log; empty when the log is not ours."""
+        ...

@@ -1,0 +1,172 @@
+"""This engine as a target: knobs are changed live through /admin/config.
+
+By URL it belongs to somebody else: it is never stopped, and its identity (instance_id) must stay
+the same throughout. Without a URL the tuner starts `engine serve` itself and verifies its pid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.endpoint import Endpoint
+from tuner.errors import UserError
+from tuner.targets import http
+from tuner.targets.base import Config, KnobRange, TargetError
+from tuner.targets.process import OwnProcess
+
+_DESCRIBED = (
+    "engine", "version", "instance_id", "pid", "model", "served_model_name", "device", "dtype",
+    "max_model_len", "num_kv_blocks", "kv_blocks_cap", "attention_backend", "num_threads",
+    "enable_prefix_caching", "block_size",
+)  # fmt: skip
+
+
+class SlotuneTarget:
+    """url None: started here, with serve_args."""
+
+    kind = "slotune"
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        model: str | None = None,
+        api_key: str | None = None,
+        serve_args: Sequence[str] = (),
+        startup_timeout_s: float = 300.0,
+        log_dir: Path = Path(".slotune/logs"),
+    ) -> None:
+        self._url = url
+        self._model = model
+        self._api_key = api_key
+        self._startup_timeout_s = startup_timeout_s
+        self._info: dict[str, Any] = {}
+        self._endpoint: Endpoint | None = None
+        self._process: OwnProcess | None = None
+        if url is None:
+            self._process = OwnProcess(
+                lambda port: self._command(port, serve_args), log_dir / "engine.log"
+            )
+
+    def start(self) -> None:
+        if self._process is not None:
+            self._process.start(self._startup_timeout_s)
+            self._url = self._process.url
+        try:
+            self._info = self._server_info()
+        except TargetError as error:
+            if self._process is not None:
+                raise
+            raise UserError(f"{error.reason}: is the server up?") from error
+        self._check_admin()
+        self._endpoint = Endpoint(self._base, self._served_model(), self._api_key).probe()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+    def describe(self) -> dict[str, Any]:
+        known = {key: self._info[key] for key in _DESCRIBED if key in self._info}
+        return {
+            "kind": self.kind,
+            "url": self._url,
+            "started_here": self._process is not None,
+        } | known
+
+    def knobs(self) -> dict[str, KnobRange]:
+        answer = self._call("/admin/config")
+        return {
+            name: KnobRange(knob["value"], knob["low"], knob["high"], bool(knob["live"]))
+            for name, knob in answer["knobs"].items()
+        }
+
+    def apply(self, config: Config) -> None:
+        self._ensure_same_server()
+        if not config:
+            return
+        try:
+            answer = self._call("/admin/config", dict(config))
+        except http.HttpRefusal as refusal:
+            raise TargetError(refusal.reason, kind="configuration") from refusal
+        for name, value in config.items():
+            in_force = answer["knobs"][name]["value"]
+            if in_force != value:
+                raise TargetError(f"{name}={value} was asked for, but {in_force} is in force")
+
+    @property
+    def endpoint(self) -> Endpoint:
+        if self._endpoint is None:
+            raise RuntimeError("the target has not been started")
+        return self._endpoint
+
+    def reset_prefix_cache(self) -> None:
+        with contextlib.suppress(http.HttpRefusal, TargetError):
+            self._call("/reset_prefix_cache", method="POST")
+
+    def log_tail(self) -> str:
+        return self._process.log_tail() if self._process is not None else ""
+
+    @property
+    def _base(self) -> str:
+        if self._url is None:
+            raise RuntimeError("the target has not been started")
+        return self._url
+
+    def _command(self, port: int, serve_args: Sequence[str]) -> list[str]:
+        command = [sys.executable, "-m", "engine", "serve", "--host", "127.0.0.1"]
+        command += ["--port", str(port), "--enable-admin"]
+        if self._model:
+            command += ["--model", self._model]
+        if self._api_key:
+            command += ["--api-key", self._api_key]
+        return [*command, *serve_args]
+
+    def _served_model(self) -> str:
+        """With a URL --model names what to ask for; else it was what to serve."""
+        return (self._model or "") if self._process is None else ""
+
+    def _call(
+        self, path: str, body: dict[str, Any] | None = None, method: str | None = None
+    ) -> Any:
+        try:
+            return http.call(self._base + path, body, api_key=self._api_key, method=method)
+        except TargetError as error:
+            raise self._lost(error.reason) from error
+
+    def _server_info(self) -> dict[str, Any]:
+        try:
+            return dict(self._call("/server_info"))
+        except http.HttpRefusal as refusal:
+            hint = ": give --api-key" if refusal.status == 401 else ""
+            raise UserError(f"{self._url} refuses: {refusal.reason}{hint}") from refusal
+
+    def _check_admin(self) -> None:
+        if self._process is not None and os.getpgid(int(self._info["pid"])) != self._process.pid:
+            raise TargetError(f"{self._url} is answered by a server that was not started here")
+        if not self._info.get("admin"):
+            raise UserError(
+                f"the engine at {self._url} cannot be tuned: start it with --enable-admin"
+            )
+
+    def _ensure_same_server(self) -> None:
+        """The engine that was there at the start, restarted if it was ours and has died."""
+        if self._process is not None and not self._process.alive:
+            self._process.start(self._startup_timeout_s)
+            self._url = self._process.url
+            self._info = self._server_info()
+            self._check_admin()
+            self._endpoint = Endpoint(self._base, "", self._api_key).probe()
+            return
+        if self._server_info().get("instance_id") != self._info.get("instance_id"):
+            raise TargetError(
+                f"{self._url} is another engine than at the start (it was restarted)", gone=True
+            )
+
+    def _lost(self, reason: str) -> TargetError:
+        ours = self._process is not None
+        return TargetError(reason, log_tail=self.log_tail(), gone=not ours)
