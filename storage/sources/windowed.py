@@ -1,0 +1,314 @@
+"""Answers every question of a MetricSource from a SeriesStore: scraped or recorded alike.
+
+A subclass says what time it is and how the target does; this module keeps the five outcomes apart.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping
+
+from storage.sources import promql, windows
+from storage.sources.base import Labels, Outcome, RangeKind, Reading, SourceStatus
+from storage.sources.exposition import Agg, fold
+from storage.sources.store import Series, SeriesStore
+
+MIN_WINDOW_INTERVALS = 4
+STALE_INTERVALS = 4
+STALE_AFTER_S = 15.0
+
+
+def stale_after_s(scrape_interval_s: float) -> float:
+    """How old the newest sample may be before it is no longer shown as now."""
+    return max(STALE_AFTER_S, STALE_INTERVALS * scrape_interval_s)
+
+
+class WindowedSource:
+    """Base of ScrapeSource and RecordedSource. Windows shorter than four scrapes are widened."""
+
+    def __init__(self, scrape_interval_s: float, labels: Labels | None = None) -> None:
+        self.scrape_interval_s = scrape_interval_s
+        self._labels = dict(labels or {})
+        self._store = SeriesStore()
+        self._lock = threading.Lock()
+
+    # What a subclass says.
+
+    def _now_s(self) -> float:
+        raise NotImplementedError
+
+    def _fault(self) -> tuple[Outcome, str] | None:
+        """Why the newest attempt brought nothing; None when it brought metrics."""
+        return None
+
+    # The questions.
+
+    def status(self) -> SourceStatus:
+        now_s = self._now_s()
+        fault = self._fault()
+        with self._lock:
+            newest_s = self._store.succeeded_s
+            start_s = fold(
+                (s.values[-1] for s in self._store.find("process_start_time_seconds")), "max"
+            )
+        age_s = None if newest_s is None else max(0.0, now_s - newest_s)
+        up = fault is None and age_s is not None
+        return SourceStatus(up, age_s, start_s, self.scrape_interval_s, fault[1] if fault else "")
+
+    def names(self) -> frozenset[str]:
+        self._now_s()
+        with self._lock:
+            return self._store.names()
+
+    def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
+        self._now_s()
+        with self._lock:
+            found = list(self._store.current(name, self._merged(labels)))
+        return dict(found[0][0].id.labels) if found else None
+
+    def gauge(self, name: str, labels: Labels | None = None, agg: Agg = "max") -> Reading:
+        wanted = self._merged(labels)
+        query = promql.gauge(name, wanted, agg)
+        now_s = self._now_s()
+        with self._lock:
+            newest_s = self._store.newest_s or 0.0
+            values = [value for _, value in self._store.current(name, wanted)]
+            if not values:
+                return self._nothing(query, 0.0, name, wanted)
+        if now_s - newest_s > stale_after_s(self.scrape_interval_s):
+            return _stale(query, 0.0, newest_s, now_s)
+        return _answer(fold(values, agg), query, 0.0, len(values), newest_s)
+
+    def rate(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
+        window_s, wanted = self._wide(window_s), self._merged(labels)
+        return self._grown(promql.rate(name, window_s, wanted), name, window_s, wanted, window_s)
+
+    def increase(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
+        window_s, wanted = self._wide(window_s), self._merged(labels)
+        return self._grown(promql.increase(name, window_s, wanted), name, window_s, wanted, 1.0)
+
+    def mean(self, histogram: str, window_s: float, labels: Labels | None = None) -> Reading:
+        window_s, wanted = self._wide(window_s), self._merged(labels)
+        query = promql.mean(histogram, window_s, wanted)
+        now_s = self._now_s()
+        with self._lock:
+            total = self._increase(f"{histogram}_sum", window_s, now_s, wanted)
+            count = self._increase(f"{histogram}_count", window_s, now_s, wanted)
+            if total is None or count is None:
+                return self._nothing(query, window_s, f"{histogram}_count", wanted)
+        value = total.value / count.value if count.value else math.nan
+        return _answer(value, query, window_s, round(count.value), now_s)
+
+    def quantile(
+        self, histogram: str, q: float, window_s: float, labels: Labels | None = None
+    ) -> Reading:
+        window_s, wanted = self._wide(window_s), self._merged(labels)
+        query = promql.quantile(histogram, q, window_s, wanted)
+        now_s = self._now_s()
+        with self._lock:
+            counts = self._buckets(histogram, window_s, now_s, wanted)
+            if not counts:
+                return self._nothing(query, window_s, f"{histogram}_bucket", wanted)
+        return quantile_answer(q, counts, query, window_s, now_s)
+
+    def breakdown(
+        self, name: str, by: str, window_s: float | None = None, labels: Labels | None = None
+    ) -> dict[str, Reading]:
+        wanted = self._merged(labels)
+        wide_s = None if window_s is None else self._wide(window_s)
+        query = promql.breakdown(name, by, wide_s, wanted)
+        now_s = self._now_s()
+        with self._lock:
+            if wide_s is None:
+                return self._gauges_by(name, by, wanted, query, now_s)
+            return self._increases_by(name, by, wanted, query, now_s, wide_s)
+
+    def range(
+        self,
+        kind: RangeKind,
+        name: str,
+        *,
+        start_s: float,
+        end_s: float,
+        step_s: float,
+        window_s: float = 60.0,
+        q: float = 0.95,
+        labels: Labels | None = None,
+    ) -> list[tuple[float, float | None]]:
+        self._now_s()
+        window_s, wanted = self._wide(window_s), self._merged(labels)
+        with self._lock:
+            return [
+                (at_s, self._point(kind, name, at_s, window_s, q, wanted))
+                for at_s in steps(start_s, end_s, step_s)
+            ]
+
+    def close(self) -> None:
+        """Nothing to release here."""
+
+    # How they are answered; all below is called with the lock held.
+
+    def _grown(
+        self, query: str, name: str, window_s: float, wanted: Mapping[str, str], divisor: float
+    ) -> Reading:
+        now_s = self._now_s()
+        with self._lock:
+            found = self._increase(name, window_s, now_s, wanted)
+            if found is None:
+                return self._nothing(query, window_s, name, wanted)
+        return _answer(found.value / divisor, query, window_s, found.samples, now_s)
+
+    def _increase(
+        self, name: str, window_s: float, end_s: float, wanted: Mapping[str, str]
+    ) -> windows.Increase | None:
+        return _summed(self._store.find(name, wanted), end_s - window_s, end_s)
+
+    def _buckets(
+        self, histogram: str, window_s: float, end_s: float, wanted: Mapping[str, str]
+    ) -> dict[float, float]:
+        counts: dict[float, float] = {}
+        for series in self._store.find(f"{histogram}_bucket", wanted):
+            bound = bucket_bound(series.id.labels.get("le", ""))
+            found = windows.increase(series.times_s, series.values, end_s - window_s, end_s)
+            if found is not None and bound is not None:
+                counts[bound] = counts.get(bound, 0.0) + found.value
+        return counts
+
+    def _gauges_by(
+        self, name: str, by: str, wanted: Mapping[str, str], query: str, now_s: float
+    ) -> dict[str, Reading]:
+        newest_s = self._store.newest_s or 0.0
+        groups: dict[str, list[float]] = {}
+        for series, value in self._store.current(name, wanted):
+            groups.setdefault(series.id.labels.get(by, ""), []).append(value)
+        if now_s - newest_s > stale_after_s(self.scrape_interval_s):
+            return {key: _stale(query, 0.0, newest_s, now_s) for key in groups}
+        return {
+            key: _answer(fold(values, "max"), query, 0.0, len(values), newest_s)
+            for key, values in groups.items()
+        }
+
+    def _increases_by(
+        self,
+        name: str,
+        by: str,
+        wanted: Mapping[str, str],
+        query: str,
+        now_s: float,
+        window_s: float,
+    ) -> dict[str, Reading]:
+        groups: dict[str, list[Series]] = {}
+        for series in self._store.find(name, wanted):
+            groups.setdefault(series.id.labels.get(by, ""), []).append(series)
+        found = {k: _summed(group, now_s - window_s, now_s) for k, group in groups.items()}
+        return {
+            key: _answer(grown.value, query, window_s, grown.samples, now_s)
+            for key, grown in found.items()
+            if grown is not None
+        }
+
+    def _point(
+        self,
+        kind: RangeKind,
+        name: str,
+        at_s: float,
+        window_s: float,
+        q: float,
+        wanted: Mapping[str, str],
+    ) -> float | None:
+        if kind == "gauge":
+            return finite(fold((v for _, v in self._store.current(name, wanted, at_s)), "max"))
+        if kind == "quantile":
+            found = windows.quantile(q, self._buckets(name, window_s, at_s, wanted))
+            return finite(found.value) if found else None
+        if kind == "rate":
+            grown = self._increase(name, window_s, at_s, wanted)
+            return finite(grown.value / window_s) if grown else None
+        total = self._increase(f"{name}_sum", window_s, at_s, wanted)
+        count = self._increase(f"{name}_count", window_s, at_s, wanted)
+        return finite(total.value / count.value) if total and count and count.value else None
+
+    def _nothing(
+        self, query: str, window_s: float, name: str, wanted: Mapping[str, str]
+    ) -> Reading:
+        """Why there is no answer: not reachable, exported once, too few samples, or never."""
+        fault = self._fault()
+        if fault is not None:
+            return Reading(fault[0], query=query, window_s=window_s, reason=fault[1])
+        found = self._store.find(name, wanted)
+        newest_s = max((series.times_s[-1] for series in found), default=None)
+        if newest_s is None:
+            return Reading(
+                Outcome.NO_DATA, query=query, window_s=window_s, reason=f"{name} is not exported"
+            )
+        if newest_s == self._store.newest_s:
+            return Reading(
+                Outcome.NO_DATA,
+                query=query,
+                window_s=window_s,
+                samples=1,
+                at_s=newest_s,
+                reason="fewer than two samples in the window yet",
+            )
+        return _stale(query, window_s, newest_s, self._store.newest_s or newest_s)
+
+    def _merged(self, labels: Labels | None) -> dict[str, str]:
+        return self._labels | dict(labels or {})
+
+    def _wide(self, window_s: float) -> float:
+        return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
+
+
+def steps(start_s: float, end_s: float, step_s: float) -> list[float]:
+    """start, start + step, … up to end; step is kept above zero."""
+    step_s = max(step_s, 0.001)
+    return [start_s + i * step_s for i in range(int((end_s - start_s) / step_s + 1e-9) + 1)]
+
+
+def quantile_answer(
+    q: float, counts: Mapping[float, float], query: str, window_s: float, at_s: float
+) -> Reading:
+    """A Reading of bucket increases; shared, so that every source cuts off in the same way."""
+    found = windows.quantile(q, counts)
+    if found is None:
+        reason = "the histogram has no +Inf bucket or no finite one"
+        return Reading(Outcome.NO_DATA, query=query, window_s=window_s, at_s=at_s, reason=reason)
+    reading = _answer(found.value, query, window_s, round(found.observations), at_s)
+    if not reading.ok:
+        return reading
+    return Reading(
+        Outcome.VALUE, found.value, query, window_s, reading.samples, at_s, bound=found.bound
+    )
+
+
+def bucket_bound(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _answer(value: float | None, query: str, window_s: float, samples: int, at_s: float) -> Reading:
+    """NaN is 0/0: no traffic, never a number."""
+    if value is None or math.isnan(value):
+        reason = "nothing was observed"
+        return Reading(Outcome.NO_TRAFFIC, None, query, window_s, samples, at_s, reason=reason)
+    return Reading(Outcome.VALUE, value, query, window_s, samples, at_s)
+
+
+def _stale(query: str, window_s: float, newest_s: float, now_s: float) -> Reading:
+    reason = f"the newest sample is {max(0.0, now_s - newest_s):.0f} s old"
+    return Reading(Outcome.STALE, query=query, window_s=window_s, at_s=newest_s, reason=reason)
+
+
+def _summed(found: Iterable[Series], start_s: float, end_s: float) -> windows.Increase | None:
+    parts = [windows.increase(s.times_s, s.values, start_s, end_s) for s in found]
+    there = [part for part in parts if part is not None]
+    if not there:
+        return None
+    return windows.Increase(sum(p.value for p in there), max(p.samples for p in there))
