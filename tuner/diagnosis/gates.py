@@ -81,6 +81,9 @@ def stall(case: Case) -> Check:
         why = "all deferred" if deferred >= waiting else "perhaps one larger than the KV pool"
         state = State.CRITICAL
         said = f"{waiting:.0f} wait, none runs and no token came: {why}"
+    elif running > 0 and silent and case.s.window_s < case.t("stall_warning_s"):
+        why = f"no token came, but {case.s.window_s:.0f} s is too short to call it a stall"
+        return frame.cant_tell(case, why, ("a longer window",), "watch longer: --watch-for 60s")
     elif running > 0 and silent:
         state = State.CRITICAL if long_enough else State.WARNING
         said = f"{running:.0f} run, but no token came in {case.s.window_s:.0f} s"

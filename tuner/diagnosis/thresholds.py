@@ -31,6 +31,7 @@ _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("age_intervals", 3, "scrape intervals", "Prometheus: two missed scrapes can be chance"),
     ("plausible_ratio", 1.1, "×", "queue and prefill are parts of e2e; 10 % for clock reads"),
     ("stall_s", 60, "s", _PRACTICE),
+    ("stall_warning_s", 10, "s", "one long prefill can keep a small server silent for seconds"),
     ("error_share_warning", 0.01, "share", _PRACTICE),
     ("error_share_critical", 0.05, "share", _PRACTICE),
     ("abort_share_warning", 0.10, "share", _PRACTICE),

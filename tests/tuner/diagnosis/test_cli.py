@@ -60,12 +60,17 @@ def page(name: str) -> str:
     return (FIXTURES / f"vllm-0.32-cpu-{name}.txt").read_text()
 
 
-QUICK = ["--interval", "200ms", "--watch-for", "1s", "--quiet"]
+QUICK = ["--interval", "200ms", "--watch-for", "2s", "--quiet"]
+
+
+def starving() -> tuple[str, ...]:
+    """Idle long enough that the window surely begins before the load."""
+    return page("idle"), page("idle"), page("idle"), page("kv-starved")
 
 
 def test_starved_server_exits_1_and_names_kv(serve, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
     database = tmp_path / "found.db"
-    url = serve(page("idle"), page("kv-starved"))
+    url = serve(*starving())
     code = main(["diagnose", "--url", url, *QUICK, "--slo", "ttft_p95<500ms", "--json",
                  "--store", str(database)])  # fmt: skip
     found = json.loads(capsys.readouterr().out)
@@ -87,7 +92,7 @@ def test_idle_server_exits_0(serve, capsys) -> None:  # type: ignore[no-untyped-
 
 
 def test_settings_are_taken(serve, capsys) -> None:  # type: ignore[no-untyped-def]
-    url = serve(page("idle"), page("kv-starved"))
+    url = serve(*starving())
     main(["diagnose", "--url", url, *QUICK, "--json", "--set", "max_num_seqs=13"])
     nodes = {n["key"]: n for n in json.loads(capsys.readouterr().out)["nodes"]}
     assert nodes["3a.seq_cap"]["value"] == 1.0

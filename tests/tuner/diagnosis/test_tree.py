@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,6 +101,15 @@ def test_stall_explains_what_comes_after_it() -> None:
     diagnosis = diagnose(signals(**QUEUE | {"generated": 0.0, "prompted": 0.0}), SLOS)
     assert [node.key for node in diagnosis.causes] == ["1"]
     assert diagnosis.node("3").symptom_of == "1"
+
+
+@pytest.mark.parametrize(
+    ("window_s", "state"),
+    [(5.0, State.CANT_TELL), (20.0, State.WARNING), (60.0, State.CRITICAL)],
+)
+def test_silence_is_a_stall_only_after_a_while(window_s: float, state: State) -> None:
+    silent = signals(generated=0.0, prompted=0.0, finished=0.0)
+    assert diagnose(replace(silent, window_s=window_s), SLOS).node("1").state is state
 
 
 def test_what_will_not_help_is_said() -> None:
