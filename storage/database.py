@@ -238,9 +238,9 @@ class Database:
                 measurement_id=measurement_id,
                 created_at_s=created_at_s,
                 target=_text(target),
-                node=finding.node,
-                state=finding.state,
-                confidence=finding.confidence,
+                node=str(finding.node),
+                state=str(finding.state),
+                confidence=None if finding.confidence is None else str(finding.confidence),
                 payload=_json(finding.payload),
             )
             for finding in findings

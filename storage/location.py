@@ -113,14 +113,19 @@ def _sqlite(path: Path | None, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         str(path), timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
-    _use_wal(connection)
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA synchronous=NORMAL")
+    try:
+        _use_wal(connection)
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA synchronous=NORMAL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
 def _sqlite_reader(uri: str, path: Path) -> sqlite3.Connection:
     options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "uri": True}
+    connection: sqlite3.Connection
     connection = sqlite3.connect(f"{uri}?mode=ro", timeout=BUSY_TIMEOUT_S, **options)
     try:
         connection.execute("PRAGMA query_only=ON")

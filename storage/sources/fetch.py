@@ -1,4 +1,4 @@
-"""One GET of /metrics, bounded in time and size, with a sentence for everything that is not metrics.
+"""One GET of /metrics, bounded in time and size; a sentence for everything that is not metrics.
 
 Proxies of the environment are not used: a target is asked where it is.
 """

@@ -17,7 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from prometheus_api_client import PrometheusConnect
+from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
 from storage.sources import promql
@@ -291,8 +292,7 @@ class PrometheusSource:
 
     def _targets(self, now_s: float) -> set[tuple[str, str]] | None:
         """(job, instance) of the engines among the targets; None when none is found: all count."""
-        inside = ",".join([_ENGINES, *promql.selector("", self._labels).strip("{}").split("\n")])
-        selected = f"{{{inside.strip(',')}}}"
+        selected = promql.selector("", self._labels, extra=_ENGINES)
         query = f"group by (job, instance) (last_over_time({selected}[{HORIZON_S:.0f}s]))"
         found = self._vector(query, now_s)
         return {(k.get("job", ""), k.get("instance", "")) for k, _ in found} or None

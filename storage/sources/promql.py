@@ -9,9 +9,12 @@ def escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def selector(name: str, labels: Labels | None, window_s: float | None = None) -> str:
-    """`name{a="b"}` or, with a window, `name{a="b"}[60s]`."""
-    inside = ",".join(f'{key}="{escaped(value)}"' for key, value in sorted((labels or {}).items()))
+def selector(
+    name: str, labels: Labels | None, window_s: float | None = None, *, extra: str = ""
+) -> str:
+    """`name{a="b"}` or, with a window, `name{a="b"}[60s]`; extra is a ready matcher."""
+    matchers = [f'{key}="{escaped(value)}"' for key, value in sorted((labels or {}).items())]
+    inside = ",".join(filter(None, [extra, *matchers]))
     braces = f"{{{inside}}}" if inside else ""
     return f"{name}{braces}" + ("" if window_s is None else f"[{duration(window_s)}]")
 

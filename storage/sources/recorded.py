@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from storage.sources.base import Labels
 from storage.sources.exposition import parse_exposition
@@ -25,7 +26,7 @@ class RecordedSource(WindowedSource):
         labels: Labels | None = None,
     ) -> None:
         times_s = [at_s for at_s, _ in snapshots]
-        gaps_s = [b - a for a, b in zip(times_s, times_s[1:], strict=False) if b > a]
+        gaps_s = [b - a for a, b in pairwise(times_s) if b > a]
         super().__init__(scrape_interval_s or min(gaps_s, default=1.0), labels)
         self._store.horizon_s = float("inf")
         for at_s, text in snapshots:

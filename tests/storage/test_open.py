@@ -1,0 +1,243 @@
+"""Opening: what cannot be opened says why in one sentence; readers change nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from storage import StorageError, location, open_database
+from storage.schema import VERSION_TABLE
+from tests.storage.conftest import free_port
+
+
+def fault(where: str | Path, *, read_only: bool = False) -> str:
+    with pytest.raises(StorageError) as caught:
+        open_database(where, read_only=read_only)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "sqlalche.me" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("", "empty"),
+        ("mysql://a/b", "'mysql' is not supported"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        (":memory:", "not a database URL"),
+        ("postgresql:/a", "not a database URL"),
+        ("://", "malformed"),
+        ("postgresql://host:port/name", "malformed"),
+        ("postgresql://", "names no server"),
+    ],
+)
+def test_a_malformed_address(where: str, why: str) -> None:
+    assert why in fault(where)
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    assert "does not exist" in fault(tmp_path / "no" / "a.db")
+
+
+def test_a_directory_instead_of_a_file(tmp_path: Path) -> None:
+    assert "is a directory" in fault(tmp_path)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to be looked at " * 10)
+    before = path.read_bytes()
+    assert "not an SQLite database" in fault(path)
+    assert "not an SQLite database" in fault(path, read_only=True)
+    assert path.read_bytes() == before
+
+
+def test_a_server_that_is_not_there() -> None:
+    assert "no server answers" in fault(f"postgresql://u:secret@127.0.0.1:{free_port()}/d")
+
+
+def test_a_password_is_never_shown() -> None:
+    said = fault(f"postgresql://u:secret@127.0.0.1:{free_port()}/d")
+    assert "secret" not in said
+
+
+def test_an_unknown_database_on_a_server(postgres_server: str) -> None:
+    assert "does not know that database" in fault(f"{postgres_server}/nowhere")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_newer_schema(database_url: str, read_only: bool) -> None:
+    with open_database(database_url) as database, database._write() as session:
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    assert "upgrade slotune" in fault(database_url, read_only=read_only)
+
+
+def test_the_default_is_a_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_database().close()
+    assert (tmp_path / "slotune.db").is_file()
+
+
+def test_reading_a_missing_file_makes_none(tmp_path: Path) -> None:
+    assert "does not exist" in fault(tmp_path / "a.db", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_a_database_without_our_tables_adds_none(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE other (x)")
+    assert "holds no slotune tables" in fault(path, read_only=True)
+    with sqlite3.connect(path) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
+    assert names == ["other"]
+
+
+def test_a_reader_cannot_write(database_url: str) -> None:
+    with open_database(database_url) as writer:
+        writer.create_study("a")
+    with open_database(database_url, read_only=True) as reader:
+        assert [s.name for s in reader.list_studies()] == ["a"]
+        with pytest.raises(StorageError, match="reading only"):
+            reader.create_study("b")
+        with pytest.raises(StorageError, match="reading only"):
+            reader.optuna_storage()
+        with pytest.raises(StorageError), reader._read() as session:  # the database refuses too
+            session.execute(text("DELETE FROM study"))
+        assert [s.name for s in reader.list_studies()] == ["a"]
+
+
+def test_a_reader_sees_each_commit_and_never_holds_up_the_writer(database_url: str) -> None:
+    with open_database(database_url) as writer:
+        study = writer.create_study("a")
+        with open_database(database_url, read_only=True) as reader, reader._read() as held:
+            held.execute(text("SELECT count(*) FROM measurement")).all()  # a snapshot stays open
+            seen = []
+            for number in range(30):
+                writer.add_measurement(
+                    stage="search", config={}, started_at_s=float(number), study_id=study.id,
+                    records={"sent_s": [0.0] * 100},
+                )  # fmt: skip
+                seen.append(len(reader.list_measurements(study.id)))
+    assert seen == list(range(1, 31))
+
+
+def test_two_openers_of_an_empty_database_make_one_schema(database_url: str) -> None:
+    faults: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            open_database(database_url).close()
+        except BaseException as found:
+            faults.append(found)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    with open_database(database_url) as database:
+        assert database.list_studies() == []
+
+
+def test_a_lock_held_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(location, "BUSY_TIMEOUT_S", 0.2)
+    path = tmp_path / "a.db"
+    with open_database(path) as database:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match="held its lock for too long"):
+            database.create_study("a")
+        other.execute("ROLLBACK")
+        other.close()
+        database.create_study("a")
+
+
+def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
+    with open_database(tmp_path / "a.db") as database:
+        kept = database.add_measurement(stage="bench", config={}, started_at_s=1.0)
+        with database._write() as session:
+            pages = session.execute(text("PRAGMA page_count")).scalar_one()
+            session.execute(text(f"PRAGMA max_page_count={pages + 2}"))
+        with pytest.raises(StorageError, match="the disk is full"):
+            database.add_measurement(
+                stage="bench", config={"text": "x" * 200_000}, started_at_s=2.0
+            )
+        assert [m.id for m in database.list_measurements()] == [kept]
+
+
+UNPRIVILEGED = """
+import sys
+from storage import StorageError, open_database
+try:
+    with open_database(sys.argv[1], read_only=sys.argv[2] == "ro") as database:
+        print(len(database.list_studies()), flush=True)
+        database.create_study("a")
+except StorageError as fault:
+    print(fault)
+"""
+
+
+def as_nobody(path: Path, mode: str) -> str:
+    """What a user without rights is told; root may write everywhere, so root steps down."""
+    user = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
+    done = subprocess.run(
+        [sys.executable, "-c", UNPRIVILEGED, str(path), mode],
+        capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2], **user,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_a_file_that_may_not_be_written() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.db")
+        open_database(path).close()
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        assert "cannot be opened: it is not writable" in as_nobody(path, "rw")
+        assert as_nobody(path, "ro").splitlines()[0] == "0"
+        assert [p.name for p in path.parent.iterdir()] == ["a.db"]
+        assert "may not be read or written" in as_nobody(path.parent / "new.db", "rw")
+
+
+WRITER = """
+import sys, time
+from storage import open_database
+from sqlalchemy import text
+database = open_database(sys.argv[1])
+study = database.create_study("a")
+database.add_measurement(stage="search", config={}, started_at_s=1.0, study_id=study.id,
+                         records={"sent_s": [0.5]})
+with database._write() as session:
+    session.execute(text("UPDATE study SET name = 'half done'"))
+    session.execute(text("DELETE FROM request_records"))
+    print("in the middle", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_writer_leaves_what_was_committed(database_url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, database_url], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "in the middle"
+        process.send_signal(signal.SIGKILL)
+    with open_database(database_url) as database:
+        study = database.get_study("a")
+        assert study is not None
+        (measurement,) = database.list_measurements(study.id)
+        assert list(database.load_records(measurement.id)["sent_s"]) == [0.5]
+        database.update_study(study.id, state="stopped")
