@@ -54,7 +54,7 @@ def open_target(options: TargetOptions) -> Target:
 def _engine_at(url: str, api_key: str | None) -> str:
     try:
         info: Any = http.call(f"{url}/server_info", api_key=api_key)
-    except http.HttpRefusal as refusal:
+    except http.HttpRefusalError as refusal:
         if refusal.status in (401, 403):
             raise UserError(
                 f"{url} refuses the API key (HTTP {refusal.status}): give --api-key"

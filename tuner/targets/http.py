@@ -1,6 +1,6 @@
 """Small JSON calls to a server's operational routes; never through a proxy, always with a timeout.
 
-A refusal of the server is an HttpRefusal with its own sentence; silence is a TargetError.
+A refusal of the server is an HttpRefusalError with its own sentence; silence is a TargetError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class HttpRefusal(Exception):
+class HttpRefusalError(Exception):
     """The server answered, with an error status and a reason."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -34,7 +34,7 @@ def call(
     method: str | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Any:
-    """The JSON answer (None when empty or no JSON). Raises HttpRefusal, TargetError."""
+    """The JSON answer (None when empty or no JSON). Raises HttpRefusalError, TargetError."""
     headers = {"Content-Type": "application/json"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
@@ -44,7 +44,7 @@ def call(
         with _OPENER.open(request, timeout=timeout_s) as response:
             text = response.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
-        raise HttpRefusal(error.code, _reason(error)) from error
+        raise HttpRefusalError(error.code, _reason(error)) from error
     except (urllib.error.URLError, OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise TargetError(f"nothing answers at {url} ({reason})") from error
@@ -58,7 +58,7 @@ def answers(url: str) -> bool:
     """Whether a GET gets a 200 within two seconds."""
     try:
         call(url, timeout_s=2.0)
-    except (HttpRefusal, TargetError):
+    except (HttpRefusalError, TargetError):
         return False
     return True
 

@@ -91,7 +91,7 @@ class SlotuneTarget:
             return
         try:
             answer = self._call("/admin/config", dict(config))
-        except http.HttpRefusal as refusal:
+        except http.HttpRefusalError as refusal:
             raise TargetError(refusal.reason, kind="configuration") from refusal
         for name, value in config.items():
             in_force = answer["knobs"][name]["value"]
@@ -105,7 +105,7 @@ class SlotuneTarget:
         return self._endpoint
 
     def reset_prefix_cache(self) -> None:
-        with contextlib.suppress(http.HttpRefusal, TargetError):
+        with contextlib.suppress(http.HttpRefusalError, TargetError):
             self._call("/reset_prefix_cache", method="POST")
 
     def log_tail(self) -> str:
@@ -141,7 +141,7 @@ class SlotuneTarget:
     def _server_info(self) -> dict[str, Any]:
         try:
             return dict(self._call("/server_info"))
-        except http.HttpRefusal as refusal:
+        except http.HttpRefusalError as refusal:
             hint = ": give --api-key" if refusal.status == 401 else ""
             raise UserError(f"{self._url} refuses: {refusal.reason}{hint}") from refusal
 

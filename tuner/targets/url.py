@@ -43,7 +43,7 @@ class UrlTarget:
         return self._endpoint
 
     def reset_prefix_cache(self) -> None:
-        with contextlib.suppress(http.HttpRefusal, TargetError):
+        with contextlib.suppress(http.HttpRefusalError, TargetError):
             url = self._endpoint.base_url + "/reset_prefix_cache"
             http.call(url, api_key=self._endpoint.api_key, method="POST")
 

@@ -88,7 +88,7 @@ class VllmTarget:
         return self._endpoint
 
     def reset_prefix_cache(self) -> None:
-        with contextlib.suppress(http.HttpRefusal, TargetError):
+        with contextlib.suppress(http.HttpRefusalError, TargetError):
             url = self.endpoint.base_url + "/reset_prefix_cache"
             http.call(url, api_key=self._api_key, method="POST")
 
@@ -102,7 +102,7 @@ class VllmTarget:
         self._process.start(self._startup_timeout_s)
         url = self._process.url
         self._endpoint = Endpoint(url, "", self._api_key).probe()
-        with contextlib.suppress(http.HttpRefusal, TargetError, TypeError, KeyError):
+        with contextlib.suppress(http.HttpRefusalError, TargetError, TypeError, KeyError):
             self._version = str(http.call(f"{url}/version")["version"])
 
     def _command(self, port: int) -> list[str]:

@@ -1,0 +1,1 @@
+"""Finding the best configuration: space, sweep, joint search, confirmation, decision."""

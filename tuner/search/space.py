@@ -1,0 +1,216 @@
+"""The search space: knobs with values or ranges inside what the target allows.
+
+Each knob is searched as a number in [0, 1] and decoded in table order, so that a constraint
+between knobs (chunk_size ≥ max_num_seqs) shapes the later knob's range: no point of the cube is
+ever infeasible, and no trial is wasted on a configuration the engine would refuse.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.knobs import KNOB_ALIASES, KNOBS
+from tuner.errors import UserError
+from tuner.targets.base import KnobRange, Setting
+
+JOINT = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
+_RANGE = re.compile(r"([^:.]+):([^:]+?)(:log|:lin)?$|(.+?)\.\.(.+)$")
+_COARSE_FROM = 32
+"""Token and sequence counts above this are rounded to about 6 %: finer steps only repeat points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One knob: values when they were listed (ascending), else the range [low, high]."""
+
+    name: str
+    whole: bool
+    low: float
+    high: float
+    log: bool = False
+    values: tuple[Setting, ...] = ()
+
+    def __str__(self) -> str:
+        if self.values:
+            return f"{self.name}={','.join(f'{value:g}' for value in self.values)}"
+        return f"{self.name}={self.low:g}:{self.high:g}{':log' if self.log else ''}"
+
+    def at_least(self, floor: float) -> Axis:
+        """The part of the axis from floor up."""
+        kept = tuple(value for value in self.values if value >= floor)
+        low = min(max(self.low, floor), self.high)
+        return Axis(self.name, self.whole, low, self.high, self.log, kept or self.values[-1:])
+
+    def decode(self, unit: float) -> Setting:
+        """The setting at a position in [0, 1]."""
+        if self.values:
+            return self.values[min(len(self.values) - 1, int(unit * len(self.values)))]
+        if self.log:
+            value = math.exp(math.log(self.low) + unit * math.log(self.high / self.low))
+        else:
+            value = self.low + unit * (self.high - self.low)
+        return self._rounded(value)
+
+    def encode(self, value: float) -> float:
+        """The position of a setting; outside the axis, its nearest end."""
+        if self.values:
+            gaps = [abs(value - known) for known in self.values]
+            return (gaps.index(min(gaps)) + 0.5) / len(self.values)
+        if self.high <= self.low:
+            return 0.0
+        value = min(max(value, self.low), self.high)
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def _rounded(self, value: float) -> Setting:
+        if not self.whole:
+            return float(min(max(round(value, 3), self.low), self.high))
+        step = 1 if value < _COARSE_FROM else 2 ** max(0, math.floor(math.log2(value)) - 4)
+        return int(min(max(round(value / step) * step, math.ceil(self.low)), math.floor(self.high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Axes in decoding order: max_num_seqs before chunk_size."""
+
+    axes: tuple[Axis, ...]
+    fixed: Mapping[str, Setting]
+    """Values of the knobs that are not searched, as the baseline has them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(axis.name for axis in self.axes)
+
+    def decode(self, units: Mapping[str, float]) -> dict[str, Setting]:
+        """A full, feasible configuration."""
+        config = dict(self.fixed)
+        for axis in self.axes:
+            config[axis.name] = self._allowed(axis, config).decode(units[axis.name])
+        return config
+
+    def encode(self, config: Mapping[str, Setting]) -> dict[str, float]:
+        return {
+            axis.name: self._allowed(axis, config).encode(config[axis.name]) for axis in self.axes
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"axes": [str(axis) for axis in self.axes], "fixed": dict(self.fixed)}
+
+    def _allowed(self, axis: Axis, config: Mapping[str, Setting]) -> Axis:
+        if axis.name == "chunk_size" and "max_num_seqs" in config:
+            return axis.at_least(config["max_num_seqs"])
+        return axis
+
+
+def joint_space(
+    knobs: Mapping[str, KnobRange], texts: Sequence[str] = (), concurrency: float | None = None
+) -> Space:
+    """The space of --knob texts; without any, the default knobs in the target's bounds.
+
+    concurrency, where the load has a fixed one, caps the default range of max_num_seqs: more
+    sequences than clients can never run. Raises UserError.
+    """
+    if not knobs:
+        raise UserError(
+            "this server offers no knob the tuner can turn; start slotune's engine with "
+            "--enable-admin, or let the tuner start the server (--target vllm)"
+        )
+    axes = [parse_axis(text, knobs) for text in texts] or _default_axes(knobs, concurrency)
+    names = [axis.name for axis in axes]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise UserError(f"--knob {min(twice)} is given twice; list all its values once")
+    fixed = {name: knob.value for name, knob in knobs.items() if name not in names}
+    return _linked(axes, fixed)
+
+
+def parse_axis(text: str, knobs: Mapping[str, KnobRange]) -> Axis:
+    """`name=10,20,40`, `name=8:256[:log]` or `name=0.7..0.95`, inside the target's bounds."""
+    name, equals, values = (part.strip() for part in text.partition("="))
+    name = KNOB_ALIASES.get(name.replace("-", "_"), name.replace("-", "_"))
+    if name not in knobs:
+        raise UserError(_unknown(name, knobs))
+    if not equals or not values:
+        raise UserError(f"--knob {text!r}: no values; write {name}=8,16,32 or {name}=8:256:log")
+    whole = KNOBS[name].kind == "int"
+    found = _RANGE.match(values)
+    if found is None:
+        listed = sorted({_number(part, name, whole) for part in values.split(",")})
+        axis = Axis(name, whole, listed[0], listed[-1], values=tuple(listed))
+    else:
+        low, high, scale, low2, high2 = found.groups()
+        ends = [_number(part, name, whole) for part in (low or low2, high or high2)]
+        if ends[0] >= ends[1]:
+            raise UserError(f"--knob {text!r}: the range must run from low to high")
+        log = scale == ":log" or (scale is None and KNOBS[name].log)
+        if log and ends[0] <= 0:
+            raise UserError(f"--knob {text!r}: a log range must start above 0")
+        axis = Axis(name, whole, ends[0], ends[1], log)
+    _check_bounds(axis, knobs[name])
+    return axis
+
+
+def _default_axes(knobs: Mapping[str, KnobRange], concurrency: float | None) -> list[Axis]:
+    axes = []
+    for name in JOINT:
+        if name not in knobs:
+            continue
+        knob, bounds = KNOBS[name], knobs[name]
+        low = max(float(knob.low or 0), bounds.low)
+        high = min(float(knob.high or math.inf), bounds.high)
+        if name == "max_num_seqs" and concurrency is not None:
+            high = min(high, max(concurrency, low))
+        if low < high:
+            axes.append(Axis(name, knob.kind == "int", low, high, knob.log))
+    return axes
+
+
+def _linked(axes: Sequence[Axis], fixed: Mapping[str, Setting]) -> Space:
+    """Order the axes and rule out what chunk_size ≥ max_num_seqs forbids."""
+    ordered = sorted(axes, key=lambda axis: (axis.name == "chunk_size", axis.name))
+    by_name = {axis.name: axis for axis in ordered}
+    seqs, chunk = by_name.get("max_num_seqs"), by_name.get("chunk_size")
+    top = chunk.high if chunk is not None else float(fixed.get("chunk_size", math.inf))
+    floor = seqs.low if seqs is not None else float(fixed.get("max_num_seqs", 0))
+    if top < floor:
+        raise UserError(
+            f"chunk_size ({top:g}) must be at least max_num_seqs ({floor:g}): every running "
+            "sequence needs one token of the step; widen --knob chunk_size or lower max_num_seqs"
+        )
+    if seqs is not None and seqs.high > top:
+        kept = tuple(value for value in seqs.values if value <= top)
+        by_name["max_num_seqs"] = Axis(seqs.name, seqs.whole, seqs.low, top, seqs.log, kept)
+    return Space(tuple(by_name[axis.name] for axis in ordered), dict(fixed))
+
+
+def _number(text: str, name: str, whole: bool) -> Setting:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"--knob {name}: {text.strip()!r} is no number") from None
+    if not math.isfinite(value) or (whole and value != int(value)):
+        kind = "a whole number" if whole else "a finite number"
+        raise UserError(f"--knob {name}: {text.strip()} is not {kind}")
+    return int(value) if whole else value
+
+
+def _check_bounds(axis: Axis, bounds: KnobRange) -> None:
+    for value in (axis.low, axis.high):
+        if not bounds.low <= value <= bounds.high:
+            raise UserError(
+                f"--knob {axis.name}: {value:g} is outside {bounds.low:g} to {bounds.high:g}, "
+                "the bounds this server was started with"
+            )
+
+
+def _unknown(name: str, knobs: Mapping[str, KnobRange]) -> str:
+    close = difflib.get_close_matches(name, knobs, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]}?" if close else f"it has: {', '.join(knobs)}"
+    if name in KNOBS:
+        return f"--knob {name}: this server cannot change it; it can change {', '.join(knobs)}"
+    return f"--knob {name}: unknown knob; {hint}"

@@ -1,0 +1,163 @@
+"""One trial: settings applied, load sent, result judged, failure classified.
+
+Invariant: a trial always ends as an Outcome, with a value only where something was measured. A
+failure is the configuration's own (learned) or transient (tried once more, then learned).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from storage.rows import FailureKind, MeasurementState, Stage
+from tuner.endpoint import Endpoint
+from tuner.errors import UserError
+from tuner.measure import Measurement, Progress
+from tuner.slo import SloSet, Verdict, judge
+from tuner.slo.judge import MARGIN_LIMIT
+from tuner.targets.base import Setting, Target, TargetError
+from tuner.targets.process import classify
+from tuner.workload import Workload
+
+ATTEMPTS = 2
+
+
+class Measure(Protocol):
+    """tuner.measure.measure, or what a test puts in its place."""
+
+    def __call__(
+        self,
+        endpoint: Endpoint,
+        workload: Workload,
+        *,
+        duration_s: float,
+        warmup_s: float,
+        seed: int,
+        slos: SloSet | None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Measurement: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What every trial of a study shares: the target, the load, the judge, the instrument."""
+
+    target: Target
+    workload: Workload
+    slos: SloSet
+    measure: Measure
+    window_s: float
+    warmup_s: float
+    on_progress: Callable[[Progress], None] | None = None
+    clock: Callable[[], float] = time.time
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one configuration under one seed. Times are Unix seconds."""
+
+    stage: Stage
+    config: dict[str, Setting]
+    seed: int
+    started_at_s: float
+    state: MeasurementState
+    measurement: Measurement | None = None
+    verdict: Verdict | None = None
+    failure_kind: FailureKind | None = None
+    failure_reason: str = ""
+    log_tail: str = ""
+    trial_number: int | None = None
+    measurement_id: int | None = None
+    spent_s: float = field(default=0.0)
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "ok"
+
+    def margins(self, slos: SloSet) -> list[float]:
+        """One number per clause, ≤ 0 when met, and a last one for the crash: > 0 when failed."""
+        if self.ok and self.verdict is not None:
+            return [*self.verdict.margins, -1.0]
+        return [MARGIN_LIMIT] * len(slos.clauses) + [1.0]
+
+    @property
+    def meets_by_estimate(self) -> bool:
+        """Whether every clause holds at its point estimate."""
+        return self.ok and self.verdict is not None and all(m <= 0 for m in self.verdict.margins)
+
+
+def run_trial(
+    lab: Lab,
+    config: dict[str, Setting],
+    *,
+    stage: Stage,
+    seed: int,
+    trial_number: int | None = None,
+) -> Outcome:
+    """Apply, measure, judge. Raises KeyboardInterrupt, and TargetError only when the target is
+    gone for good; every other failure is in the Outcome."""
+    started_at_s = lab.clock()
+    outcome = Outcome(stage, dict(config), seed, started_at_s, "failed", trial_number=trial_number)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            lab.target.apply(config)
+            lab.target.reset_prefix_cache()
+            _measure(lab, outcome)
+        except TargetError as error:
+            if error.gone:
+                raise
+            _failed(outcome, error.reason, error.kind, error.log_tail)
+        except UserError as error:
+            tail = lab.target.log_tail()
+            _failed(outcome, str(error), classify(tail) if tail else "transient", tail)
+        if outcome.state == "ok" or outcome.failure_kind == "configuration":
+            break
+        if attempt == ATTEMPTS and outcome.state == "failed":
+            outcome.failure_kind = "configuration"  # failed twice in a row: it is learned
+            outcome.failure_reason += " (twice)"
+    outcome.spent_s = lab.clock() - started_at_s
+    return outcome
+
+
+def _measure(lab: Lab, outcome: Outcome) -> None:
+    made = lab.measure(
+        lab.target.endpoint,
+        lab.workload,
+        duration_s=lab.window_s,
+        warmup_s=lab.warmup_s,
+        seed=outcome.seed,
+        slos=lab.slos,
+        on_progress=lab.on_progress,
+    )
+    outcome.measurement = made
+    outcome.verdict = judge(lab.slos, made)
+    outcome.failure_kind, outcome.failure_reason, outcome.state = None, "", "ok"
+    if made.counts.get("ok", 0) == 0 and not _only_censored(made):
+        reasons = [record.error for record in made.in_window if record.error]
+        why = reasons[0] if reasons else made.invalid_reason or "no request was answered"
+        tail = lab.target.log_tail()
+        _failed(outcome, f"every request failed: {why}", classify(tail), tail)
+    elif made.invalid_reason:
+        outcome.state, outcome.failure_kind = "invalid", "transient"
+        outcome.failure_reason = made.invalid_reason
+
+
+def _only_censored(made: Measurement) -> bool:
+    """Slower than the window: bad, but a result, with lower bounds for latencies."""
+    return made.counts.get("censored", 0) > 0 and made.counts.get("failed", 0) == 0
+
+
+def _failed(outcome: Outcome, reason: str, kind: FailureKind, log_tail: str) -> None:
+    outcome.state, outcome.failure_kind = "failed", kind
+    outcome.failure_reason, outcome.log_tail = reason, log_tail
+    outcome.verdict = None
+
+
+def worst_margin(outcome: Outcome) -> float:
+    """The largest clause margin; infinite where nothing was measured."""
+    if not outcome.ok or outcome.verdict is None:
+        return math.inf
+    return max(outcome.verdict.margins, default=0.0)
