@@ -55,6 +55,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SLO",
         help="objective to judge by, e.g. 'ttft_p95<500ms' (quoted; may be given again)",
     )
+    add(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --prometheus: only series with this label, e.g. job=vllm",
+    )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        dest="knobs",
+        metavar="KNOB=VALUE",
+        help="a setting the server does not tell, e.g. max_num_seqs=64",
+    )
     add("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     add("--port", type=int, default=8501, help="port to listen on; 0 takes a free one (8501)")
     add(
@@ -79,7 +94,19 @@ def _settings(args: argparse.Namespace) -> Settings:
         database=args.database,
         slos=tuple(args.slo),
         refresh_s=args.refresh,
+        labels=_pairs("--label", args.label),
+        knobs=_pairs("--set", args.knobs),
     )
+
+
+def _pairs(flag: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise UserError(f"{flag} {text!r}: write NAME=VALUE")
+        pairs.append((name, value))
+    return tuple(pairs)
 
 
 def _base_url(flag: str, text: str | None) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.evaluator import Evaluator
 from dashboard.settings import Settings, current
 from storage import Database, StorageError, open_database
 from storage.sources import open_source
@@ -30,12 +31,31 @@ def metric_source() -> MetricSource | None:
     settings = current()
     if not settings.target:
         return None
-    return _source(settings.url, settings.prometheus)
+    return _source(settings)
+
+
+@st.cache_resource(show_spinner=False, on_release=lambda source: source.close())
+def _source(settings: Settings) -> MetricSource:
+    return open_source(
+        url=settings.url,
+        prometheus=settings.prometheus,
+        scrape_interval_s=settings.refresh_s,
+        labels=dict(settings.labels) or None,
+    )
+
+
+def evaluator() -> Evaluator | None:
+    """The diagnosis of the watched target; None when no target was given."""
+    settings = current()
+    source = metric_source()
+    return None if source is None else _evaluator(settings, source)
 
 
 @st.cache_resource(show_spinner=False)
-def _source(url: str | None, prometheus: str | None) -> MetricSource:
-    return open_source(url=url, prometheus=prometheus)
+def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
+    return Evaluator(
+        _source, target=settings.target, slos=settings.slos, settings=dict(settings.knobs)
+    )
 
 
 def database() -> Database | Unavailable:

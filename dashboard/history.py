@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
+
+from dashboard.format import interval
+from storage import Measurement
 
 Outcome = Literal["feasible", "infeasible", "inconclusive", "unjudged", "failed", "invalid"]
 
@@ -26,21 +29,6 @@ _VERDICTS: dict[str, Outcome] = {
     "fail": "infeasible",
     "inconclusive": "inconclusive",
 }
-
-
-class StoredMeasurement(Protocol):
-    """What is read of a storage row."""
-
-    id: int
-    stage: str
-    state: str
-    config: Mapping[str, Any]
-    summary: Mapping[str, Any] | None
-    verdict: Mapping[str, Any] | None
-    failure_kind: str | None
-    failure_reason: str | None
-    started_at_s: float
-    duration_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +81,7 @@ def parse_objective(text: str | None) -> Objective:
     return Objective(words[-1], not words[0].lower().startswith("min"))
 
 
-def points(measurements: Sequence[StoredMeasurement], objective: Objective) -> list[Point]:
+def points(measurements: Sequence[Measurement], objective: Objective) -> list[Point]:
     ordered = sorted(measurements, key=lambda m: (m.started_at_s, m.id))
     return [_point(order, m, objective) for order, m in enumerate(ordered, start=1)]
 
@@ -124,28 +112,28 @@ def config_text(config: Mapping[str, Any]) -> str:
     return " ".join(parts) or "as started"
 
 
-def estimate(figure: Any, unit: str = "") -> Estimate:
-    """A stored figure: a mapping with value, low, high, n, unit, or a bare number."""
-    if isinstance(figure, Mapping):
-        return Estimate(
-            _finite(figure.get("value")),
-            _finite(figure.get("low")),
-            _finite(figure.get("high")),
-            figure.get("n"),
-            str(figure.get("unit") or unit),
-        )
-    return Estimate(_finite(figure), unit=unit)
+def estimate(figure: Mapping[str, Any], unit: str = "") -> Estimate:
+    """A stored figure: value, low, high, n, unit."""
+    return Estimate(
+        _number(figure.get("value")),
+        _number(figure.get("low")),
+        _number(figure.get("high")),
+        figure.get("n"),
+        {"share": "ratio"}.get(figure.get("unit") or "", figure.get("unit") or unit),
+    )
 
 
-def _point(order: int, row: StoredMeasurement, objective: Objective) -> Point:
+def _point(order: int, row: Measurement, objective: Objective) -> Point:
     outcome = _outcome(row)
     figures = {
         name: estimate(figure, UNITS.get(name, ""))
-        for name, figure in (row.summary or {}).items()
-        if isinstance(figure, Mapping) and "value" in figure
+        for name, figure in ((row.summary or {}).get("figures") or {}).items()
+        if isinstance(figure, Mapping)
     }
     measured = outcome not in ("failed", "invalid")
     found = figures.get(objective.metric, Estimate(None)) if measured else Estimate(None)
+    if found.value is not None and not math.isfinite(found.value):
+        found = Estimate(None)  # most requests failed: a latency of infinity is no score
     clauses = [c for c in (row.verdict or {}).get("clauses", ()) if isinstance(c, Mapping)]
     return Point(
         order=order,
@@ -162,7 +150,7 @@ def _point(order: int, row: StoredMeasurement, objective: Objective) -> Point:
     )
 
 
-def _outcome(row: StoredMeasurement) -> Outcome:
+def _outcome(row: Measurement) -> Outcome:
     if row.state == "invalid":
         return "invalid"
     if row.state != "ok":
@@ -170,16 +158,29 @@ def _outcome(row: StoredMeasurement) -> Outcome:
     return _VERDICTS.get(str((row.verdict or {}).get("state", "")), "unjudged")
 
 
-def _reason(row: StoredMeasurement, outcome: Outcome, clauses: Sequence[Mapping[str, Any]]) -> str:
+def _reason(row: Measurement, outcome: Outcome, clauses: Sequence[Mapping[str, Any]]) -> str:
     if outcome in ("failed", "invalid"):
         kind = f" ({row.failure_kind})" if row.failure_kind else ""
         return f"{row.failure_reason or row.state}{kind}"
     unmet = [c for c in clauses if c.get("state") != "pass"]
-    return "; ".join(str(c.get("reason") or c.get("clause") or "") for c in unmet)
+    return "; ".join(_unmet(clause) for clause in unmet)
 
 
-def _finite(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+def _unmet(clause: Mapping[str, Any]) -> str:
+    """`ttft_p95<500ms: 710 ms (640 ms … 790 ms)`, with the reason where there is one."""
+    stored = clause.get("estimate")
+    figure = estimate(stored) if isinstance(stored, Mapping) else Estimate(None)
+    parts = [interval(figure.value, figure.low, figure.high, figure.unit)] if figure.value else []
+    if clause.get("reason"):
+        parts.append(str(clause["reason"]))
+    return f"{clause.get('clause', 'SLO')}: {', '.join(parts) or 'not met'}"
+
+
+def _number(value: Any) -> float | None:
+    """JSON has no infinity: it is stored as "inf". NaN and anything else is no number."""
+    if value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         return None
     return float(value)
 

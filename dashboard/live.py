@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from storage.sources.base import MetricSource, Outcome, Reading, SourceStatus
+from storage.sources.base import MetricSource, Outcome, RangeKind, Reading, SourceStatus
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
@@ -55,7 +55,7 @@ class Watched:
     """A source seen through one look: names resolved once, and silent once it is unreachable."""
 
     def __init__(self, source: MetricSource) -> None:
-        self._source = source
+        self.source = source
         self._unreachable: Reading | None = None
         self.status = source.status()
         self.names: frozenset[str] = source.names()
@@ -74,7 +74,7 @@ class Watched:
         if name is None and self.names:
             wanted = _NAMES[signal][0]
             return Reading(Outcome.NO_DATA, query=wanted, reason=f"{wanted} is not exported")
-        reading = question(self._source, name or _NAMES[signal][0])
+        reading = question(self.source, name or _NAMES[signal][0])
         if reading.outcome is Outcome.UNREACHABLE:
             self._unreachable = reading
         return reading
@@ -83,17 +83,17 @@ class Watched:
         name = self.resolve(signal)
         if name is None or self._unreachable is not None:
             return {}
-        return self._source.breakdown(name, by, window_s)
+        return self.source.breakdown(name, by, window_s)
 
     def buckets(self, signal: str, window_s: float) -> dict[str, Reading]:
         """Increase of each cumulative bucket of a histogram over the window, by `le`."""
         name = self.resolve(signal)
         if name is None or self._unreachable is not None:
             return {}
-        return self._source.breakdown(f"{name}_bucket", "le", window_s)
+        return self.source.breakdown(f"{name}_bucket", "le", window_s)
 
     def info(self, name: str) -> dict[str, str]:
-        return {} if self._unreachable is not None else self._source.info(name) or {}
+        return {} if self._unreachable is not None else self.source.info(name) or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +182,20 @@ def attainment(
 
 
 def chart_points(
-    source: MetricSource, signal: str, *, span_s: float, window_s: float, q: float | None = None
+    watched: Watched, signal: str, *, span_s: float, window_s: float, q: float | None = None
 ) -> list[tuple[float, float | None]]:
     """(Unix seconds, value) of a signal over the last span_s; gaps where nothing was measured."""
-    watched = Watched(source)
     name = watched.resolve(signal)
     if name is None:
-        return []
+        if watched.names:
+            return []
+        name = _NAMES[signal][0]  # a silent target: what was read before it fell silent is shown
     end_s = time.time()
-    step_s = max(source.scrape_interval_s, span_s / 120)
+    step_s = max(watched.source.scrape_interval_s, span_s / 120)
     gauges = ("running", "waiting", "kv_usage")
-    kind = "quantile" if q is not None else "gauge" if signal in gauges else "rate"
-    return source.range(
-        kind,  # type: ignore[arg-type]
+    kind: RangeKind = "quantile" if q is not None else "gauge" if signal in gauges else "rate"
+    return watched.source.range(
+        kind,
         name,
         start_s=end_s - span_s,
         end_s=end_s,

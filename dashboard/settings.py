@@ -13,13 +13,18 @@ DEFAULT_DATABASE = "slotune.db"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """url and prometheus exclude each other; both None means that nothing live is watched."""
+    """url and prometheus exclude each other; both None means that nothing live is watched.
+
+    labels narrow what is read of a Prometheus; knobs are settings the server does not tell.
+    """
 
     url: str | None = None
     prometheus: str | None = None
     database: str = DEFAULT_DATABASE
     slos: tuple[str, ...] = ()
     refresh_s: float = 2.0
+    labels: tuple[tuple[str, str], ...] = ()
+    knobs: tuple[tuple[str, str], ...] = ()
 
     @property
     def target(self) -> str:

@@ -1,41 +1,52 @@
 """The diagnosis tree, live: every node with its value, its evidence and what would move it.
 
-The tree itself is the tuner's (`tuner diagnose` prints the same); this page keeps the run of
-evaluations that hysteresis needs, once per process, so two browser tabs agree.
+The tree itself is the tuner's (`tuner diagnose` prints the same); the page only lays it out. What
+binds now comes first, in full; below it the whole tree, one line a node, in the order it is asked.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import streamlit as st
 
 from dashboard import markup
-from dashboard.connect import evaluate, metric_source
-from dashboard.format import duration, quantity
+from dashboard.connect import evaluator, metric_source
+from dashboard.evaluator import BEAT_S, Evaluator
+from dashboard.format import duration, number, scaled
 from dashboard.prove import sweep_command
 from dashboard.settings import current
-from tuner.diagnosis import Diagnosis, Lever, NodeResult
+from tuner.diagnosis import Diagnosis, Lever, NodeResult, State
 
 TONES = {
-    "critical": "bad",
-    "warning": "warn",
-    "ok": "good",
-    "cant_tell": "info",
-    "not_applicable": "neutral",
+    State.CRITICAL: "bad",
+    State.WARNING: "warn",
+    State.OK: "good",
+    State.CANT_TELL: "info",
+    State.NOT_APPLICABLE: "neutral",
+}
+WORDS = {
+    State.CRITICAL: "critical",
+    State.WARNING: "warning",
+    State.OK: "ok",
+    State.CANT_TELL: "can't tell",
+    State.NOT_APPLICABLE: "n/a",
 }
 BADGES = {
-    "critical": ":red-badge[critical]",
-    "warning": ":orange-badge[warning]",
-    "ok": ":green-badge[ok]",
-    "cant_tell": ":blue-badge[can't tell]",
-    "not_applicable": ":gray-badge[not applicable]",
+    State.CRITICAL: "red",
+    State.WARNING: "orange",
+    State.OK: "green",
+    State.CANT_TELL: "blue",
+    State.NOT_APPLICABLE: "gray",
 }
+ARROWS = {"up": "↑", "down": "↓", "on": "on", "off": "off", "do": ""}
 
 
 def page() -> None:
-    if metric_source() is None:
+    running = evaluator()
+    if running is None or metric_source() is None:
         st.html(markup.heading("Diagnosis"))
         st.html(
             markup.message(
@@ -45,38 +56,170 @@ def page() -> None:
             )
         )
         return
-    st.fragment(_tree, run_every=max(5.0, current().refresh_s))()
+    st.fragment(_live, run_every=max(BEAT_S, current().refresh_s))(running)
 
 
-def _tree() -> None:
-    diagnosis = evaluate()
-    if diagnosis is None:
-        return
-    st.html(_summary(diagnosis))
-    for node in diagnosis.nodes:
-        _node(node)
+def _live(running: Evaluator) -> None:
+    diagnosis = running.latest()
+    st.html('<div class="stack">' + _summary(diagnosis) + _causes(diagnosis) + "</div>")
+    for node in diagnosis.causes:
+        _commands(node, diagnosis.config)
+    st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
+    depths = _depths(diagnosis)
+    with st.container(key="tree"):
+        for node in diagnosis.nodes:
+            _node(node, depths[node.key])
 
 
 def _summary(diagnosis: Diagnosis) -> str:
     at = time.strftime("%H:%M:%S UTC", time.gmtime(diagnosis.at_s))
-    note = f"evaluated {at} over the last {duration(diagnosis.window_s)}"
-    counts = {state: sum(node.state == state for node in diagnosis.nodes) for state in TONES}
+    note = f"evaluated at {at} over the last {duration(diagnosis.window_s)}"
+    counts = {state: sum(node.state is state for node in diagnosis.nodes) for state in TONES}
     pills = "".join(
-        markup.pill(f"{count} {state.replace('_', ' ')}", TONES[state])
+        markup.pill(f"{count} {WORDS[state]}", TONES[state])
         for state, count in counts.items()
         if count
     )
-    return markup.heading("Diagnosis", note) + f'<div class="pills">{pills}</div>'
+    missing = "".join(
+        f'<div class="sub">No SLO for {markup.escape(name)}: its node shows figures and judges '
+        "nothing. Give one with --slo.</div>"
+        for name in diagnosis.missing_slos
+    )
+    target = markup.definition(
+        [
+            ("target", f'<span class="mono">{markup.escape(diagnosis.target)}</span>'),
+            ("dialect", markup.escape(diagnosis.dialect)),
+            ("traffic", markup.escape(diagnosis.traffic.replace("_", " "))),
+        ]
+    )
+    return (
+        markup.heading("Diagnosis", note)
+        + f'<div class="statusline"><div class="pills">{pills}</div>{target}</div>{missing}'
+    )
 
 
-def _node(node: NodeResult) -> None:
-    with st.expander(_label(node), key=f"node-{node.key}", expanded=node.state == "critical"):
-        st.html(_evidence(node))
-        for index, lever in enumerate(node.levers):
-            _lever(node, lever, index)
-        if node.queries:
-            st.html(_queries(node.queries))
+def _causes(diagnosis: Diagnosis) -> str:
+    if not diagnosis.causes:
+        tone = "neutral" if diagnosis.traffic != "traffic" else "good"
+        return markup.message(diagnosis.headline, _why_nothing(diagnosis), tone)
+    return "".join(_cause(node) for node in diagnosis.causes)
 
 
-def _label(node: NodeResult) -> str:
-    return f"{BADGES[node.state]} **{node.title}** {node.summary}"
+def _why_nothing(diagnosis: Diagnosis) -> str:
+    if diagnosis.traffic == "no_traffic":
+        return "Nodes are judged as soon as requests arrive."
+    pending = [node.title for node in diagnosis.nodes if node.pending]
+    if pending:
+        return f"On watch, not yet long enough to fire: {', '.join(pending)}."
+    return "A node that cannot be told is not ok: open it to see what is missing."
+
+
+def _cause(node: NodeResult) -> str:
+    """What binds, with every lever: the part an operator acts on."""
+    levers = "".join(_lever(lever) for lever in node.levers)
+    no_use = "".join(
+        f'<div class="nouse"><b>will not help</b> {markup.escape(text)}</div>'
+        for text in node.will_not_help
+    )
+    head = (
+        f"{markup.pill(WORDS[node.state], TONES[node.state])} <b>{markup.escape(node.title)}</b> "
+        f"{markup.escape(node.summary)}"
+    )
+    return (
+        f'<div class="cause {TONES[node.state]}"><div>{head}</div>'
+        f"{_facts(node)}{levers}{no_use}</div>"
+    )
+
+
+def _lever(lever: Lever) -> str:
+    pairs = [
+        ("expect", lever.effect),
+        ("costs", lever.cost),
+        ("binds next", lever.binds_next),
+        ("will not help", lever.will_not_help),
+    ]
+    rows = "".join(f"<dt>{name}</dt><dd>{markup.escape(text)}</dd>" for name, text in pairs if text)
+    title = f"{lever.knob} {ARROWS.get(lever.direction, lever.direction)}".strip()
+    return f'<div class="lever"><b>{markup.escape(title)}</b><dl>{rows}</dl></div>'
+
+
+def _commands(node: NodeResult, config: Mapping[str, str]) -> None:
+    """What proves the cause's levers, ready to copy."""
+    found = [
+        command
+        for lever in node.levers
+        if (
+            command := sweep_command(
+                lever.knob, lever.direction, config, url=current().url, slos=current().slos
+            )
+        )
+    ]
+    if found:
+        st.html(
+            f'<div class="sub">To prove it for <b>{markup.escape(node.title)}</b>, '
+            "measured against the value of now:</div>"
+        )
+        st.code("\n".join(found), language="bash", wrap_lines=True)
+
+
+def _facts(node: NodeResult) -> str:
+    pairs = [
+        ("value", _with_unit(node.value, node.unit)),
+        ("threshold", _threshold(node)),
+        ("window", duration(node.window_s) if node.window_s else "now"),
+        ("samples", number(node.samples)),
+        ("data age", "–" if node.age_s is None else duration(node.age_s)),
+        ("confidence", node.confidence.value if node.confidence else "–"),
+    ]
+    pairs += list(node.evidence)
+    return markup.definition((name, markup.escape(text)) for name, text in pairs)
+
+
+def _threshold(node: NodeResult) -> str:
+    if node.threshold is None:
+        return "–"
+    return f"{node.comparison} {_with_unit(node.threshold, node.unit)}"
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    return " ".join(scaled(value, "ratio" if unit == "share" else unit)).strip()
+
+
+def _node(node: NodeResult, depth: int) -> None:
+    with st.expander(_label(node, depth), key=f"d{depth}-{node.key.replace('.', '-')}"):
+        parts = [f"<div>{markup.escape(node.summary)}</div>", _facts(node)]
+        if node.symptom_of:
+            parts.append(f'<div class="sub">A symptom of {markup.escape(node.symptom_of)}.</div>')
+        if node.pending:
+            parts.append('<div class="sub">Holds, but not yet for long enough to fire.</div>')
+        if node.missing:
+            title = f"Missing: {', '.join(node.missing)}"
+            parts.append(markup.message(title, node.how_to_get, "info"))
+        parts += [_lever(lever) for lever in node.levers]
+        parts += [
+            f'<div class="nouse"><b>will not help</b> {markup.escape(text)}</div>'
+            for text in node.will_not_help
+        ]
+        parts += [f'<div class="query mono">{markup.escape(query)}</div>' for query in node.queries]
+        st.html(f'<div class="stack">{"".join(parts)}</div>')
+
+
+def _label(node: NodeResult, depth: int) -> str:
+    badge = f":{BADGES[node.state]}-badge[{WORDS[node.state]}]"
+    title = _plain(node.title if depth else f"{node.key} {node.title}")
+    symptom = f" (symptom of {node.symptom_of})" if node.symptom_of else ""
+    return f"{badge} **{title}** {_plain(node.summary + symptom)}"
+
+
+def _plain(text: str) -> str:
+    """Text that Streamlit's Markdown must show as it is."""
+    return re.sub(r"([\\`*_\[\]$:~<>#])", r"\\\1", text)
+
+
+def _depths(diagnosis: Diagnosis) -> dict[str, int]:
+    depths: dict[str, int] = {}
+    for node in diagnosis.nodes:  # parents come before their children
+        depths[node.key] = depths[node.parent] + 1 if node.parent in depths else 0
+    return depths

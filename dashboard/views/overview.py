@@ -15,7 +15,7 @@ from dashboard.format import duration, number, provenance, scaled, show
 from dashboard.judge import LatencySlo, latency_slos, unjudged
 from dashboard.live import Snapshot
 from dashboard.settings import current
-from storage.sources.base import MetricSource, Outcome, Reading
+from storage.sources.base import MetricSource, Reading
 
 WINDOWS_S = {"1 min": 60.0, "5 min": 300.0, "15 min": 900.0}
 LATENCY_NAMES = {
@@ -226,14 +226,15 @@ def _attained(latency: live.Latency, slo: LatencySlo) -> str:
 
 
 def _charts(source: MetricSource, window_s: float) -> None:
-    if not source.status().up and source.gauge("up").outcome is Outcome.UNREACHABLE:
-        return
+    watched = live.Watched(source)
+    if current().prometheus and not watched.status.up and not watched.names:
+        return  # the figures above say why; every range would wait for its own time-out
     span_s = max(300.0, 3 * window_s)
     rate_window_s = max(15.0, 4 * source.scrape_interval_s)
     slos = latency_slos(current().slos)
 
     def points(signal: str, q: float | None = None) -> charts.Points:
-        return live.chart_points(source, signal, span_s=span_s, window_s=rate_window_s, q=q)
+        return live.chart_points(watched, signal, span_s=span_s, window_s=rate_window_s, q=q)
 
     def bound(name: str) -> float | None:
         return next((slo.bound_s for slo in slos if slo.name == name), None)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dashboard.live import attainment, binding_shares, chart_points, take
+from dashboard.live import Watched, attainment, binding_shares, chart_points, take
 from storage.sources.base import Outcome, Reading
 from tests.dashboard.fake_source import GAUGES, RATES, FakeSource
 
@@ -92,5 +92,6 @@ def test_attainment_past_the_top_bucket_keeps_the_overflow_open() -> None:
 
 def test_chart_of_a_missing_metric_is_empty() -> None:
     source = FakeSource(without=frozenset({"vllm:num_preemptions_total"}))
-    assert chart_points(source, "preemptions", span_s=300, window_s=15) == []
-    assert len(chart_points(source, "running", span_s=300, window_s=15)) > 50
+    watched = Watched(source)
+    assert chart_points(watched, "preemptions", span_s=300, window_s=15) == []
+    assert len(chart_points(watched, "running", span_s=300, window_s=15)) > 50
