@@ -18,6 +18,9 @@ from engine.models.config import ModelConfig
 
 Weights = dict[str, torch.Tensor]
 
+TOP_LOGITS = 8
+"""How many of the highest logits are recomputed in float32."""
+
 
 class DecoderLayer:
     """x + attention(norm(x)), then x + mlp(norm(x))."""
@@ -71,8 +74,9 @@ class Llama:
         head = weights.pop("lm_head.weight", None)
         if head is None or config.tie_word_embeddings:
             head = self.embedding
-            if Linear.copies(head):
-                self.weights_bytes += head.nbytes
+        if Linear.copies(head):
+            self.weights_bytes += head.nbytes
+        self.head_weight = head
         self.head = Linear(head)
 
     def forward(
@@ -82,7 +86,18 @@ class Llama:
         x = self.embedding.index_select(0, batch.token_ids)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer.forward(x, cache, batch, attention)
-        return self.head(self.norm(x.index_select(0, batch.sample_rows)))
+        hidden = self.norm(x.index_select(0, batch.sample_rows))
+        return self._settle_ties(self.head(hidden).float(), hidden)
+
+    def _settle_ties(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """Recompute the highest logits in float32: bfloat16 has about 0.1 between neighbours at
+        the top, enough to make the two likeliest tokens equal and their order a matter of luck."""
+        if hidden.dtype is torch.float32 or not len(hidden):
+            return logits
+        top = logits.topk(min(TOP_LOGITS, logits.shape[1]), dim=-1).indices
+        rows = self.head_weight[top].float()
+        exact = torch.einsum("nkd,nd->nk", rows, hidden.float())
+        return logits.scatter_(1, top, exact)
 
 
 def _take(weights: Weights, name: str) -> torch.Tensor:
