@@ -14,7 +14,7 @@ from typing import Any
 from tuner.errors import UserError
 from tuner.units import parse_duration_s
 
-SLOTS = 18
+SLOTS = 22
 MIN_WINDOW_S, MAX_WINDOW_S = 6.0, 60.0
 DEFAULT_WINDOW_S = 15.0
 DEFAULT_WARMUP_S = 3.0
@@ -98,9 +98,9 @@ def plan(
 
 
 def _split(slots: int, window_s: float, warmup_s: float) -> Plan:
-    """Two baselines; about 45 % for the confirmation; the rest for the search."""
+    """Two baselines; about 42 % for the confirmation; the rest for the search."""
     left = slots - BASELINES
     finalists = 2 if slots >= 14 else 1
-    rounds = max(1, min(5, round(0.45 * left / (1 + finalists))))
+    rounds = max(1, min(5, round(0.42 * left / (1 + finalists))))
     search = max(1, left - rounds * (1 + finalists))
     return Plan(window_s, warmup_s, search, rounds, finalists)

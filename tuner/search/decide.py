@@ -1,0 +1,157 @@
+"""The answer of a study: recommend, keep the baseline, or nothing meets the SLOs.
+
+Only confirmation runs speak for a candidate (the search's own figures are biased: it was chosen
+for them). A gain is claimed only where its interval excludes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.search.objective import Objective
+from tuner.search.pool import Pooled, pool
+from tuner.search.proposals import result_value
+from tuner.slo import SloSet
+from tuner.stats import Comparison, compare_rates
+from tuner.targets.base import Setting
+from tuner.trial import Outcome
+
+Answer = Literal["improved", "keep_baseline", "undecided", "none_feasible"]
+Config = dict[str, Setting]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """best None: nothing beats keeping the baseline, or nothing meets the SLOs. gain compares the
+    objective best/baseline over paired runs."""
+
+    answer: Answer
+    reason: str
+    baseline_config: Config
+    baseline: Pooled
+    best_config: Config | None = None
+    best: Pooled | None = None
+    gain: Comparison | None = None
+
+    @property
+    def chosen_config(self) -> Config:
+        return self.best_config if self.best_config is not None else self.baseline_config
+
+    @property
+    def chosen(self) -> Pooled:
+        return self.best if self.best is not None else self.baseline
+
+    @property
+    def met(self) -> bool:
+        """Whether the recommended configuration is shown to meet every SLO."""
+        return self.chosen.verdict.state == "pass"
+
+
+def compare(
+    confirmed: Sequence[Outcome], baseline: Config, candidate: Config, objective: Objective
+) -> Comparison | None:
+    """Candidate over baseline in the objective, paired by seed; None without a pair."""
+    values: dict[int, dict[bool, float]] = {}
+    for outcome in confirmed:
+        value = result_value(outcome, objective)
+        if value is not None and outcome.config in (baseline, candidate):
+            values.setdefault(outcome.seed, {})[outcome.config == candidate] = value
+    pairs = [pair for pair in values.values() if len(pair) == 2]
+    if not pairs:
+        return None
+    return compare_rates(
+        [pair[False] for pair in pairs],
+        [pair[True] for pair in pairs],
+        higher_is_better=objective.higher_is_better,
+    )
+
+
+def decide(
+    outcomes: Sequence[Outcome], baseline: Config, slos: SloSet, objective: Objective
+) -> Decision:
+    """From all outcomes of a study whose baseline has a result."""
+    base = pool([o for o in outcomes if o.config == baseline], slos)
+    if base is None:
+        raise ValueError("the baseline has no result")
+    confirmed = [o for o in outcomes if o.stage == "confirm"]
+    decisions = []
+    for candidate in _distinct(o.config for o in confirmed if o.config != baseline):
+        found = pool([o for o in confirmed if o.config == candidate], slos)
+        if found is not None:
+            gain = compare(confirmed, baseline, candidate, objective)
+            decisions.append(_judge(base, baseline, found, candidate, gain, objective))
+    order: dict[Answer, int] = {
+        "improved": 0, "undecided": 1, "keep_baseline": 2, "none_feasible": 3,
+    }  # fmt: skip
+    if decisions:
+        sign = -1 if objective.higher_is_better else 1
+        return min(decisions, key=lambda d: (order[d.answer], sign * _figure(d, objective)))
+    return _without_candidate(base, baseline)
+
+
+def _judge(
+    base: Pooled,
+    baseline: Config,
+    found: Pooled,
+    candidate: Config,
+    gain: Comparison | None,
+    objective: Objective,
+) -> Decision:
+    """One candidate against the baseline."""
+
+    def recommend(answer: Answer, reason: str) -> Decision:
+        return Decision(answer, reason, baseline, base, candidate, found, gain)
+
+    def keep(answer: Answer, reason: str) -> Decision:
+        return Decision(answer, reason, baseline, base, gain=gain)
+
+    name = objective.key
+    state, base_state = found.verdict.state, base.verdict.state
+    if state == "fail":
+        if base_state == "fail":
+            return keep("none_feasible", "no configuration met the SLOs")
+        return keep("keep_baseline", "the best candidate missed the SLOs when confirmed")
+    if base_state == "fail":
+        if state == "pass":
+            return recommend("improved", "meets the SLOs, which the baseline misses")
+        return recommend(
+            "undecided", "the baseline misses the SLOs; the best candidate is not yet decided"
+        )
+    outcome = gain.outcome if gain is not None else "inconclusive"
+    if outcome == "improved":
+        if state == "pass":
+            return recommend("improved", f"{name} is better and the SLOs are met")
+        return recommend("undecided", f"{name} is better, the SLOs are not yet decided")
+    if state == "pass" and base_state == "inconclusive" and outcome != "worse":
+        return recommend("improved", "meets the SLOs, which is not shown of the baseline")
+    words = {
+        "no_difference": f"no difference in {name} beyond the noise",
+        "worse": f"the baseline has the better {name}",
+        "inconclusive": f"no gain in {name} could be shown",
+    }
+    return keep("keep_baseline", words[outcome])
+
+
+def _without_candidate(base: Pooled, baseline: Config) -> Decision:
+    state = base.verdict.state
+    if state == "fail":
+        return Decision("none_feasible", "no configuration met the SLOs", baseline, base)
+    if state == "pass":
+        return Decision("keep_baseline", "no configuration promised to be better", baseline, base)
+    return Decision(
+        "undecided", "no candidate was confirmed and the baseline is undecided", baseline, base
+    )
+
+
+def _figure(decision: Decision, objective: Objective) -> float:
+    return objective.value(decision.chosen.summary) or 0.0
+
+
+def _distinct(configs: object) -> list[Config]:
+    found: list[Config] = []
+    for config in configs:  # type: ignore[attr-defined]
+        if config not in found:
+            found.append(config)
+    return found

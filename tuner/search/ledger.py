@@ -1,0 +1,131 @@
+"""The study's memory: every finished trial is stored at once, and read back to resume.
+
+Invariant: what the ledger has returned from add() survives kill -9. Old measurements are rebuilt
+from their raw records and judged again, so a changed SLO needs no new run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from storage import Database
+from storage.rows import Measurement as StoredMeasurement
+from storage.rows import Stage, Study
+from tuner.endpoint import Endpoint
+from tuner.measure import Measurement, summarize
+from tuner.records import from_columns, to_columns
+from tuner.slo import SloSet, judge
+from tuner.trial import Outcome
+from tuner.workload import Workload
+
+
+class Ledger(Protocol):
+    """Where outcomes go; in order of time."""
+
+    outcomes: list[Outcome]
+
+    def add(self, outcome: Outcome) -> None: ...
+
+
+class MemoryLedger:
+    """Keeps outcomes for the life of the process."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+
+class StudyLedger:
+    """A study of the database. spent_s: what its trials took so far, all sittings together."""
+
+    def __init__(self, database: Database, study: Study, slos: SloSet, workload: Workload) -> None:
+        self._database = database
+        self._study_id = study.id
+        self._slos = slos
+        self._workload = workload
+        self.outcomes = list(self._stored(database.list_measurements(study_id=study.id)))
+
+    @property
+    def spent_s(self) -> float:
+        return sum(outcome.spent_s for outcome in self.outcomes)
+
+    def add(self, outcome: Outcome) -> None:
+        made = outcome.measurement
+        outcome.measurement_id = self._database.add_measurement(
+            study_id=self._study_id,
+            trial_number=outcome.trial_number,
+            stage=outcome.stage,
+            config=outcome.config,
+            workload=self._workload.as_dict(),
+            slos=str(self._slos),
+            seed=outcome.seed,
+            started_at_s=outcome.started_at_s,
+            duration_s=outcome.spent_s,
+            state=outcome.state,
+            failure_kind=outcome.failure_kind,
+            failure_reason=_reason(outcome),
+            summary=made.summary_dict() if made is not None else None,
+            verdict=outcome.verdict.as_dict() if outcome.verdict is not None else None,
+            server=made.server.as_dict() if made is not None and made.server else None,
+            records=to_columns(made.records) if made is not None else None,
+        )
+        self.outcomes.append(outcome)
+
+    def _stored(self, rows: list[StoredMeasurement]) -> Iterator[Outcome]:
+        for row in rows:
+            outcome = Outcome(
+                stage=_stage(row.stage),
+                config=dict(row.config),
+                seed=row.seed or 0,
+                started_at_s=row.started_at_s,
+                state=row.state,  # type: ignore[arg-type]
+                failure_kind=row.failure_kind,  # type: ignore[arg-type]
+                failure_reason=row.failure_reason or "",
+                trial_number=row.trial_number,
+                measurement_id=row.id,
+                spent_s=row.duration_s or 0.0,
+            )
+            if row.state in ("ok", "invalid") and row.summary is not None:
+                load = self._database.load_records
+                outcome.measurement = rebuilt(row, load, self._slos, self._workload)
+                outcome.verdict = judge(self._slos, outcome.measurement)
+            yield outcome
+
+
+def rebuilt(
+    row: StoredMeasurement,
+    load_records: Callable[[int], dict[str, object]],
+    slos: SloSet,
+    workload: Workload,
+) -> Measurement:
+    """A stored measurement from its raw records, summarised under slos. StorageError."""
+    summary = row.summary or {}
+    start_s, end_s = summary["window_s"]
+    made = Measurement(
+        endpoint=Endpoint(""),
+        workload=workload,
+        seed=row.seed or 0,
+        window_s=(float(start_s), float(end_s)),
+        began_unix_s=row.started_at_s,
+        records=from_columns(load_records(row.id)),  # type: ignore[arg-type]
+        lag_p99_s=float(summary["lag_p99_s"]),
+    )
+    return summarize(made, slos)
+
+
+def _reason(outcome: Outcome) -> str | None:
+    if not outcome.failure_reason:
+        return None
+    tail = f"\n{outcome.log_tail}" if outcome.log_tail else ""
+    return outcome.failure_reason + tail
+
+
+def _stage(text: str) -> Stage:
+    stages: dict[str, Stage] = {
+        "baseline": "baseline", "sweep": "sweep", "search": "search", "confirm": "confirm",
+        "bench": "bench",
+    }  # fmt: skip
+    return stages[text]
