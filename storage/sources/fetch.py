@@ -85,6 +85,8 @@ def _read(response: HTTPResponse, address: str, deadline_s: float) -> str:
             raise FetchError(Outcome.NO_DATA, f"{address} answers with more than {limit}")
         if time.monotonic() > deadline_s:
             raise TimeoutError
+    if response.length:
+        raise HTTPException("the answer broke off")
     return b"".join(parts).decode("utf-8", errors="replace")
 
 

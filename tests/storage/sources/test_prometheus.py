@@ -1,0 +1,115 @@
+"""The Prometheus adapter's fences: every fault of server or library is an outcome with a reason."""
+
+from __future__ import annotations
+
+import json
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from storage.sources import promql
+from storage.sources.base import Outcome, Reading
+from storage.sources.prometheus import PrometheusSource
+from tests.storage.conftest import free_port
+from tests.storage.sources.serving import Serving, serving
+
+
+def ask_everything(url: str) -> list[Reading]:
+    source = PrometheusSource(url)
+    try:
+        assert source.names() == frozenset()
+        assert source.info("a") is None
+        assert source.breakdown("a", "b") == {}
+        points = source.range("rate", "a", start_s=0, end_s=10, step_s=5)
+        assert [value for _, value in points] == [None, None, None]
+        assert not source.status().up
+        assert source.status().reason
+        return [
+            source.gauge("a"),
+            source.rate("a", 60),
+            source.increase("a", 60),
+            source.mean("a", 60),
+            source.quantile("a", 0.5, 60),
+        ]
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "why"),
+    [
+        (200, "<html></html>", "not a Prometheus server"),
+        (200, "[]", "not a Prometheus server"),
+        (200, '{"status":"success"}', "not a Prometheus server"),
+        (200, '{"data":{"result":[{"metric":{}}]}}', "unknown form"),
+        (200, '{"data":{"result":[{"metric":{},"value":[1,"x"],"values":[[1]]}]}}', "unknown form"),
+        (422, '{"status":"error","error":"too many samples"}', "too many samples"),
+        (404, "nothing here", "404"),
+    ],
+)
+def test_a_server_that_answers_nonsense(status: int, body: str, why: str) -> None:
+    with serving(body) as server:
+        server.status = status
+        for reading in ask_everything(server.url):
+            assert reading.outcome is Outcome.UNREACHABLE
+            assert why in reading.reason
+
+
+def test_a_server_that_is_not_there() -> None:
+    for reading in ask_everything(f"http://127.0.0.1:{free_port()}"):
+        assert reading.outcome is Outcome.UNREACHABLE
+        assert "no Prometheus answers" in reading.reason
+
+
+@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a:x"])
+def test_no_address(url: str) -> None:
+    for reading in ask_everything(url):
+        assert reading.outcome is Outcome.UNREACHABLE
+        assert "not an address" in reading.reason
+
+
+def recorded(server: Serving) -> list[tuple[str, dict[str, list[str]]]]:
+    asked: list[tuple[str, dict[str, list[str]]]] = []
+
+    def write(handler: object) -> None:
+        parts = urlsplit(handler.path)  # type: ignore[attr-defined]
+        asked.append((parts.path, parse_qs(parts.query)))
+        body = json.dumps({"status": "success", "data": {"result": []}}).encode()
+        handler.send_response(200)  # type: ignore[attr-defined]
+        handler.send_header("Content-Length", str(len(body)))  # type: ignore[attr-defined]
+        handler.end_headers()  # type: ignore[attr-defined]
+        handler.wfile.write(body)  # type: ignore[attr-defined]
+
+    server.write = write  # type: ignore[assignment]
+    return asked
+
+
+def test_every_query_carries_its_time() -> None:
+    with serving() as server:
+        asked = recorded(server)
+        source = PrometheusSource(server.url)
+        before_s = time.time()
+        source.rate("a", 60)
+        time.sleep(0.05)
+        source.rate("a", 60)
+        times_s = [float(query["time"][0]) for path, query in asked if path.endswith("/query")]
+        source.close()
+    assert len(times_s) >= 2
+    assert before_s - 0.01 <= times_s[0] < times_s[-1]
+
+
+def test_ranges_keep_their_fractions_of_a_second() -> None:
+    with serving() as server:
+        asked = recorded(server)
+        source = PrometheusSource(server.url)
+        source.range("gauge", "a", start_s=10.25, end_s=20.75, step_s=0.5)
+        source.close()
+    (query,) = [query for path, query in asked if path.endswith("/query_range")]
+    assert (query["start"], query["end"], query["step"]) == (["10.250"], ["20.750"], ["0.500"])
+
+
+def test_label_values_are_escaped() -> None:
+    wanted = {"m": 'a"b\\c\nd', "n": "x"}
+    assert promql.selector("a", wanted, 60) == 'a{m="a\\"b\\\\c\\nd",n="x"}[60s]'
+    assert promql.selector("a", {}, 0.25) == "a[250ms]"
