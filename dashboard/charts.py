@@ -69,7 +69,7 @@ def time_series(
         layers.append(
             rule.mark_rule(color=BAD, strokeDash=[4, 3], strokeWidth=1).encode(y="bound:Q")
         )
-    return alt.layer(*layers).properties(height=height)
+    return alt.layer(*layers).properties(height=height, background="transparent")
 
 
 OUTCOME_COLOURS = {
@@ -98,7 +98,12 @@ def study_history(
     unit = {"s": "ms", "ratio": "%"}.get(objective.unit, objective.unit)
     frame = _history_frame(found, objective, scale)
     present = [name for name in OUTCOME_COLOURS if name in set(frame["outcome"])]
-    x = alt.X("order:Q", title="measurement", axis=alt.Axis(tickMinStep=1, format="d", grid=False))
+    x = alt.X(
+        "order:Q",
+        title="measurement",
+        scale=alt.Scale(domain=[0.5, len(found) + 0.5], nice=False),
+        axis=alt.Axis(tickMinStep=1, format="d", grid=False),
+    )
     y = alt.Y("value:Q", title=f"{objective.metric} ({unit})", scale=alt.Scale(zero=True))
     base = alt.Chart(frame)
     marks = base.mark_point(size=55, filled=True, opacity=1).encode(
@@ -134,7 +139,7 @@ def study_history(
         layers.insert(
             0, rule.mark_rule(strokeDash=[4, 3], color=NEUTRAL, strokeWidth=1).encode(y="baseline")
         )
-    return alt.layer(*layers).properties(height=height)
+    return alt.layer(*layers).properties(height=height, background="transparent")
 
 
 def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:

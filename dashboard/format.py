@@ -60,6 +60,8 @@ def scaled(value: float, unit: str) -> tuple[str, str]:
         return _percent(value), "%"
     if unit == "bytes" and math.isfinite(value):
         return _bytes(value)
+    if unit == "events" and value >= 1:
+        return number(round(value)), unit  # a windowed increase is extrapolated: 2.01 events
     return number(value), unit
 
 
@@ -71,9 +73,14 @@ def quantity(value: float | None, unit: str = "") -> str:
 
 
 def interval(value: float | None, low: float | None, high: float | None, unit: str = "") -> str:
-    """`123 ms (118 ms … 131 ms)`; only the value where there is no interval."""
+    """`123 ms (118 … 131)`, units repeated where they differ; only the value without interval."""
     if value is None or low is None or high is None:
         return quantity(value, unit)
+    (_, own), (start, start_unit), (end, end_unit) = (
+        scaled(number, unit) for number in (value, low, high)
+    )
+    if start_unit == own == end_unit:
+        return f"{quantity(value, unit)} ({start} … {end})"
     return f"{quantity(value, unit)} ({quantity(low, unit)} … {quantity(high, unit)})"
 
 

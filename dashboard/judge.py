@@ -1,7 +1,7 @@
 """Which SLO clauses live histograms can judge, and how a latency stands against one.
 
 Only percentile and mean clauses on latencies the engine exports; the quantile comes from buckets,
-so the word on the page is "meets" or "misses", not the tuner's verdict on request records.
+so the words on the page are "meets", "misses" and "undecided", not the tuner's verdict on records.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard.live import LATENCIES, Latency
+from dashboard.live import LATENCIES, Latency, attainment
 from tuner.slo import Clause, parse_slos
-
-MIN_SAMPLES_PER_TAIL = 3
+from tuner.stats.quantiles import exceedance_test
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +24,26 @@ class LatencySlo:
     text: str
 
     def verdict(self, latency: Latency) -> tuple[str, str]:
-        """(word, tone). Too few requests to have seen the tail is said, never passed."""
+        """(word, tone). Too few requests to decide is said, never passed."""
         if not latency.mean.ok:
             return "no traffic" if latency.mean.outcome == "no_traffic" else "no data", "neutral"
         if self.quantile is None:
             met = (latency.mean.value or 0.0) <= self.bound_s
             return ("meets", "good") if met else ("misses", "bad")
-        total = latency.mean.samples
-        if total * (1 - self.quantile) < MIN_SAMPLES_PER_TAIL:
-            return f"few (n={total})", "neutral"
-        return self._by_share(latency)
+        return self._by_exceedance(latency, self.quantile)
 
-    def _by_share(self, latency: Latency) -> tuple[str, str]:
-        from dashboard.live import attainment
-
+    def _by_exceedance(self, latency: Latency, quantile: float) -> tuple[str, str]:
+        """The tuner's own test on the number of requests over the bound, as the buckets allow."""
         share = attainment(latency.buckets, self.bound_s)
-        if share is None or self.quantile is None:
+        if share is None:
             return "no data", "neutral"
-        low, high = share
-        if low >= self.quantile:
+        total = latency.mean.samples
+        most_over, least_over = (round(total * (1 - edge)) for edge in share)
+        if exceedance_test(total, most_over, quantile) == "below":
             return "meets", "good"
-        if high < self.quantile:
+        if exceedance_test(total, least_over, quantile) == "above":
             return "misses", "bad"
-        return "at the bound", "warn"
+        return "undecided", "warn"
 
 
 def latency_slos(texts: Sequence[str]) -> list[LatencySlo]:

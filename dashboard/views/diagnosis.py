@@ -61,8 +61,11 @@ def page() -> None:
 
 def _live(running: Evaluator) -> None:
     diagnosis = running.latest()
-    st.html('<div class="stack">' + _summary(diagnosis) + _causes(diagnosis) + "</div>")
+    st.html(f'<div class="stack">{_summary(diagnosis)}</div>')
+    if not diagnosis.causes:
+        st.html(_nothing(diagnosis))
     for node in diagnosis.causes:
+        st.html(_cause(node))
         _commands(node, diagnosis.config)
     st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
     depths = _depths(diagnosis)
@@ -98,11 +101,9 @@ def _summary(diagnosis: Diagnosis) -> str:
     )
 
 
-def _causes(diagnosis: Diagnosis) -> str:
-    if not diagnosis.causes:
-        tone = "neutral" if diagnosis.traffic != "traffic" else "good"
-        return markup.message(diagnosis.headline, _why_nothing(diagnosis), tone)
-    return "".join(_cause(node) for node in diagnosis.causes)
+def _nothing(diagnosis: Diagnosis) -> str:
+    tone = "neutral" if diagnosis.traffic != "traffic" else "good"
+    return markup.message(diagnosis.headline, _why_nothing(diagnosis), tone)
 
 
 def _why_nothing(diagnosis: Diagnosis) -> str:
@@ -127,7 +128,7 @@ def _cause(node: NodeResult) -> str:
     )
     return (
         f'<div class="cause {TONES[node.state]}"><div>{head}</div>'
-        f"{_facts(node)}{levers}{no_use}</div>"
+        f'{_facts(node)}<div class="levers">{levers}</div>{no_use}</div>'
     )
 
 
@@ -155,10 +156,7 @@ def _commands(node: NodeResult, config: Mapping[str, str]) -> None:
         )
     ]
     if found:
-        st.html(
-            f'<div class="sub">To prove it for <b>{markup.escape(node.title)}</b>, '
-            "measured against the value of now:</div>"
-        )
+        st.html('<div class="sub">To prove it, against the value of now:</div>')
         st.code("\n".join(found), language="bash", wrap_lines=True)
 
 

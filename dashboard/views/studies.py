@@ -5,6 +5,7 @@ The page never holds a session open between ticks, so it cannot be in a running 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +29,14 @@ OUTCOME_TONES = {
 }
 RUNNING_REFRESH_S = 3.0
 IDLE_REFRESH_S = 15.0
-COMPARED = ("output_tps", "total_tps", "rps", "goodput", "error_rate", "attainment")
+FIGURES = {
+    "output_tps": "Output tokens",
+    "total_tps": "Prompt and output tokens",
+    "rps": "Requests completed",
+    "goodput": "Requests within the SLOs",
+    "error_rate": "Errors",
+    "attainment": "Share within the SLOs",
+}
 
 
 def page() -> None:
@@ -44,7 +52,12 @@ def page() -> None:
     names = [study.name for study in studies]
     asked = st.query_params.get("study")
     chosen = st.selectbox(
-        "Study", names, index=names.index(asked) if asked in names else 0, key="study"
+        "Study shown below",
+        names,
+        index=names.index(asked) if asked in names else 0,
+        key="study",
+        width=460,
+        label_visibility="collapsed",
     )
     study = next(study for study in studies if study.name == chosen)
     st.query_params["study"] = chosen
@@ -162,11 +175,12 @@ def _chart(found: Sequence[Point], objective: Objective) -> None:
     if failed:
         note += f"; {failed} without a result lie on the axis"
     st.html(markup.heading("History", note))
-    st.altair_chart(
-        charts.study_history(found, objective, base.objective.value if base else None),
-        width="stretch",
-        key="history",
-    )
+    with st.container(border=True, key="panel-history"):
+        st.altair_chart(
+            charts.study_history(found, objective, base.objective.value if base else None),
+            width="stretch",
+            key="history",
+        )
 
 
 def _comparison(study: Study, found: Sequence[Point], objective: Objective) -> None:
@@ -212,14 +226,30 @@ def flag_lines(study: Study) -> dict[str, str]:
 
 
 def _figure_table(columns: Sequence[Point], objective: Objective) -> str:
-    names = ["baseline", "best"][: len(columns)]
-    rows = [["configuration", *(_config_cell(point) for point in columns)]]
-    rows.append(["SLOs", *(_outcome_cell(point) for point in columns)])
+    names = ["baseline", "best", "change"] if len(columns) == 2 else ["baseline"]
+    rows = [
+        ["Configuration", *(_config_cell(point) for point in columns)],
+        ["SLOs", *(_outcome_cell(point) for point in columns)],
+    ]
     rows += [
         [_figure_name(name), *(_figure_cell(point, name) for point in columns)]
         for name in _figures_shown(columns, objective)
     ]
-    return markup.table(["", *names], rows)
+    if len(columns) == 2:
+        shown = _figures_shown(columns, objective)
+        changes = ["", "", *(_change(*columns, name) for name in shown)]
+        rows = [[*row, change] for row, change in zip(rows, changes, strict=True)]
+    return markup.table(["", *names], rows, numeric=(3,))
+
+
+def _change(base: Point, best: Point, name: str) -> str:
+    """Relative change of the values; nothing where it would divide by zero or infinity."""
+    old, new = (point.figures.get(name) for point in (base, best))
+    if old is None or new is None or not old.value or new.value is None:
+        return ""
+    if not (math.isfinite(old.value) and math.isfinite(new.value)):
+        return ""
+    return f"{(new.value / old.value - 1) * 100:+.1f} %"
 
 
 def _config_cell(point: Point) -> str:
@@ -239,12 +269,14 @@ def _figures_shown(columns: Sequence[Point], objective: Objective) -> list[str]:
         for name in ("ttft", "tpot", "itl", "e2e")
         for stat in ("p50", "p95", "p99")
     ]
-    order = [objective.metric, *COMPARED, *latencies]
+    order = [objective.metric, *FIGURES, *latencies]
     return [name for name in dict.fromkeys(order) if name in present]
 
 
 def _figure_name(name: str) -> str:
-    return markup.escape(name)
+    metric, _, stat = name.partition("_")
+    title = FIGURES.get(name) or f"{metric.upper() if metric != 'e2e' else 'End to end'} {stat}"
+    return f'{markup.escape(title)} <span class="sub">{markup.escape(name)}</span>'
 
 
 def _figure_cell(point: Point, name: str) -> str:

@@ -44,6 +44,8 @@ def test_three_figures(value: float, text: str) -> None:
         (0.0, "ratio", "0 %"),
         (3 * 1024**3, "bytes", "3 GiB"),
         (812.2, "tok/s", "812 tok/s"),
+        (2.013, "events", "2 events"),
+        (0.3, "events", "0.3 events"),
         (None, "tok/s", "–"),
     ],
 )
@@ -58,7 +60,8 @@ def test_durations() -> None:
 
 
 def test_interval_needs_both_ends() -> None:
-    assert interval(0.2, 0.1, 0.3, "s") == "200 ms (100 ms … 300 ms)"
+    assert interval(0.2, 0.1, 0.3, "s") == "200 ms (100 … 300)"
+    assert interval(1.0, 0.9, 1.1, "s") == "1 s (900 ms … 1.1 s)"
     assert interval(0.2, None, 0.3, "s") == "200 ms"
 
 

@@ -1,0 +1,255 @@
+"""Every page in every state it can be in, run as Streamlit runs it but without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from dashboard import connect, settings
+from dashboard.settings import Settings
+from storage import open_database
+from storage.sources import RecordedSource
+from storage.sources.base import MetricSource, Outcome
+from tests.dashboard import seed
+from tests.dashboard.fake_source import FakeSource
+
+ROOT = Path(__file__).parents[2]
+URL = "http://127.0.0.1:8000"
+SLOS = ("ttft_p95<500ms", "output_tps>100")
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Show]:
+    """Run a page against a source and a database; gives its text, tags removed."""
+
+    def run(
+        page: Callable[[], None], source: MetricSource | None = None, database: str = "none.db"
+    ) -> str:
+        st.cache_resource.clear()
+        monkeypatch.setattr(connect, "open_source", lambda **_: source)
+        settings.configure(
+            Settings(
+                url=URL if source is not None else None,
+                database=str(tmp_path / database),
+                slos=SLOS,
+            )
+        )
+        return text_of(AppTest.from_function(page, default_timeout=30).run())
+
+    yield run
+    settings.configure(Settings())
+    st.cache_resource.clear()
+
+
+def text_of(app: AppTest) -> str:
+    assert not app.exception, app.exception
+    bodies = " ".join(element.proto.body for element in app.get("html"))
+    pieces = [unescape(re.sub(r"<[^>]+>", " ", bodies))]
+    pieces += [element.label for element in app.expander]
+    pieces += [element.value for element in app.code]
+    return re.sub(r"\s+", " ", " ".join(pieces))
+
+
+def overview() -> None:
+    from dashboard.views import overview
+
+    overview.page()
+
+
+def diagnosis() -> None:
+    from dashboard.views import diagnosis
+
+    diagnosis.page()
+
+
+def studies() -> None:
+    from dashboard.views import studies
+
+    studies.page()
+
+
+def test_the_app_starts_on_the_overview(show: Show) -> None:
+    app = AppTest.from_file(str(ROOT / "dashboard" / "app.py"), default_timeout=30).run()
+    assert "No target" in text_of(app)
+
+
+@pytest.mark.parametrize("page", [overview, diagnosis])
+def test_without_a_target_the_page_says_how_to_give_one(
+    show: Show, page: Callable[[], None]
+) -> None:
+    text = show(page)
+    assert "No target" in text
+    assert "dashboard serve --url" in text
+
+
+def test_overview_under_traffic(show: Show) -> None:
+    text = show(overview, FakeSource())
+    for words in (
+        "slotune", "smollm2-135m", "12 seq of 16", "46.3 % now · of 65,536 tok", "812 tok/s",
+        "last 1 min · 60 samples", "underloaded 55 %", "seq_cap 31.0 %", "TTFT", "210 ms",
+        "ttft_p95<500ms", "misses", "Not judged from live metrics: output_tps>100",
+    ):  # fmt: skip
+        assert words in text
+    assert "no traffic" not in text
+
+
+def test_overview_without_traffic_shows_zero_and_no_traffic_apart(show: Show) -> None:
+    text = show(overview, FakeSource(Outcome.NO_TRAFFIC))
+    assert "Running 0 seq" in text
+    assert "Generated tokens no traffic" in text
+    assert "no traffic: no step ran" in text
+    assert "misses" not in text
+    assert "meets" not in text
+
+
+def test_overview_of_a_silent_target(show: Show) -> None:
+    text = show(overview, FakeSource(Outcome.UNREACHABLE, reason="connection refused"))
+    assert "down" in text
+    assert "The target does not answer connection refused" in text
+    assert "Running unreachable" in text
+    assert " 0 " not in text.split("The target does not answer")[1].split("Last 5 min")[0]
+
+
+def test_overview_names_a_missing_metric(show: Show) -> None:
+    source = FakeSource(without=frozenset({"vllm:num_preemptions_total"}))
+    text = show(overview, source)
+    assert "Preemptions no data vllm:num_preemptions_total is not exported" in text
+
+
+def test_overview_of_stale_data(show: Show) -> None:
+    assert "Running stale" in show(overview, FakeSource(Outcome.STALE))
+
+
+def recorded(*names: str) -> RecordedSource:
+    pages = [(ROOT / "fixtures" / f"vllm-0.32-cpu-{name}.txt").read_text() for name in names]
+    began_s = 1_796_010_200.0
+    return RecordedSource([(began_s + 15 * i, page) for i, page in enumerate(pages)])
+
+
+@pytest.fixture
+def then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording's end is now, so that its data is fresh."""
+    monkeypatch.setattr("time.time", lambda: 1_796_010_230.0)
+
+
+@pytest.mark.usefixtures("then")
+def test_diagnosis_of_a_recorded_vllm_starved_of_kv(show: Show) -> None:
+    source = recorded("idle", "kv-starved", "kv-starved")
+    text = show(diagnosis, source)
+    assert "0 Trust" in text
+    assert "7 Uneven replicas" in text
+    assert "can't tell" in text
+    assert "Missing:" in text
+    assert "--set max_num_seqs=N" in text
+    assert "max(vllm:kv_cache_usage_perc)" in text
+
+
+@pytest.mark.usefixtures("then")
+def test_diagnosis_fires_on_the_second_look_and_shows_how_to_prove_it(
+    show: Show, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.evaluator.BEAT_S", 0.0)
+    source = recorded("idle", "kv-starved", "kv-starved")
+    st.cache_resource.clear()
+    show(diagnosis, source)
+    app = AppTest.from_function(diagnosis, default_timeout=30).run()
+    text = text_of(app)
+    assert "KV-bound" in text
+    assert "raising max_num_seqs" in text  # what will not help
+    assert f"tuner sweep --url {URL} --knob gpu_memory_utilization=0.92,0.95" in text
+    assert "--slo 'ttft_p95<500ms'" in text
+
+
+@pytest.mark.usefixtures("then")
+def test_diagnosis_without_traffic(show: Show) -> None:
+    text = show(diagnosis, recorded("idle", "idle", "idle"))
+    assert "No traffic in the window" in text
+    assert "critical" not in text
+
+
+def test_diagnosis_of_a_silent_target_is_never_ok(show: Show) -> None:
+    text = show(diagnosis, FakeSource(Outcome.UNREACHABLE, reason="connection refused"))
+    assert "not judged" in text
+    assert not re.search(r"green-badge\[ok\]", text)
+
+
+def test_studies_without_a_database(show: Show) -> None:
+    text = show(studies)
+    assert "No database yet" in text
+    assert "tuner optimize" in text
+
+
+def test_studies_of_an_unreadable_database(show: Show, tmp_path: Path) -> None:
+    (tmp_path / "broken.db").write_text("this is no database" * 100)
+    assert "The database cannot be read" in show(studies, database="broken.db")
+
+
+def test_studies_of_an_empty_database(show: Show, tmp_path: Path) -> None:
+    open_database(tmp_path / "empty.db").close()
+    assert "No study yet" in show(studies, database="empty.db")
+
+
+def test_a_finished_study(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "done.db")
+    text = show(studies, database="done.db")
+    for words in (
+        "optimize-done", "maximize output_tps", "ttft_p95<500ms", "max_num_seqs=48 chunk_size=512",
+        "410 tok/s (385 … 435) n=310", "infeasible", "Without a result", seed.OUT_OF_MEMORY,
+        "All 19 measurements", "2 without a result lie on the axis",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_a_running_study(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "running.db", state="running", trials=5)
+    text = show(studies, database="running.db")
+    assert "running" in text
+    assert "best so far" in text
+
+
+def test_a_study_whose_first_measurement_runs(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "new.db") as database:
+        database.create_study("fresh", objective="maximize output_tps")
+    assert "No measurement yet The first measurement is running." in show(
+        studies, database="new.db"
+    )
+
+
+def test_a_study_whose_every_measurement_failed(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "failed.db") as database:
+        study = database.create_study("all failed", objective="maximize output_tps")
+        seed.add(
+            database, study.id, "baseline", {}, state="failed", started_at_s=1.0,
+            failure_kind="configuration", failure_reason="the server ended while starting",
+        )  # fmt: skip
+        database.update_study(study.id, state="failed")
+    text = show(studies, database="failed.db")
+    assert "The baseline has no result" in text
+    assert "the server ended while starting (configuration)" in text
+
+
+def test_text_from_outside_is_shown_not_run(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "hostile.db") as database:
+        database.create_study("<script>alert(1)</script>", objective="maximize output_tps")
+    # An unescaped tag would have been removed with the page's own.
+    assert "<script>alert(1)</script>" in show(studies, database="hostile.db")
+
+
+def test_reading_never_locks_a_running_study(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "busy.db", state="running", trials=3)
+    with open_database(tmp_path / "busy.db") as writer:
+        study = writer.list_studies()[0]
+        for step in range(3):
+            assert "best so far" in show(studies, database="busy.db")
+            seed.add(
+                writer, study.id, "search", seed.BEST, tps=400.0 + step, ttft_p95_s=0.3,
+                started_at_s=seed.BEGAN_S + 1000 + step,
+            )  # fmt: skip
+    assert "402 tok/s" in show(studies, database="busy.db")
