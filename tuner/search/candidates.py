@@ -25,14 +25,13 @@ def sweep_points(
     """Up to count configurations that differ from the baseline in one knob: every knob's first
     position, then every knob's second, …; knobs that shape latency most come first."""
     points: list[dict[str, Setting]] = []
-    order = [name for name in ("chunk_size", "max_num_seqs") if name in space.names]
-    order += [name for name in space.names if name not in order]
+    first = ("chunk_size", "max_num_seqs")
+    axes = sorted(space.axes, key=lambda axis: (axis.name not in first, axis.name))
     for turn in range(3):
-        for name in order:
-            positions = SWEEP_POSITIONS.get(name, (0.5, 0.25, 0.75))
+        for axis in axes:
+            positions = SWEEP_POSITIONS.get(axis.name, (0.5, 0.25, 0.75))
             if turn < len(positions):
-                units = space.encode(baseline) | {name: positions[turn]}
-                points.append(_feasible(baseline | {name: space.decode(units)[name]}))
+                points.append(_feasible(baseline | {axis.name: axis.decode(positions[turn])}))
     unique = [p for i, p in enumerate(points) if p not in points[:i] and p != baseline]
     return unique[:count]
 

@@ -7,7 +7,7 @@ from their raw records and judged again, so a changed SLO needs no new run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from storage import Database
 from storage.rows import Measurement as StoredMeasurement
@@ -97,7 +97,7 @@ class StudyLedger:
 
 def rebuilt(
     row: StoredMeasurement,
-    load_records: Callable[[int], dict[str, object]],
+    load_records: Callable[[int], dict[str, Any]],
     slos: SloSet,
     workload: Workload,
 ) -> Measurement:
@@ -110,7 +110,7 @@ def rebuilt(
         seed=row.seed or 0,
         window_s=(float(start_s), float(end_s)),
         began_unix_s=row.started_at_s,
-        records=from_columns(load_records(row.id)),  # type: ignore[arg-type]
+        records=from_columns(load_records(row.id)),
         lag_p99_s=float(summary["lag_p99_s"]),
     )
     return summarize(made, slos)

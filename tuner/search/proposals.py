@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import optuna
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.objective import Objective
@@ -70,7 +70,9 @@ class Proposer:
         self._space = space
         self._objective = objective
         self._slos = slos
-        self._distributions = {axis: FloatDistribution(0.0, 1.0) for axis in space.names}
+        self._distributions: dict[str, BaseDistribution] = {
+            axis: FloatDistribution(0.0, 1.0) for axis in space.names
+        }
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -86,7 +88,8 @@ class Proposer:
 
     def learn(self, outcome: Outcome) -> None:
         """Tell of a measurement that nobody asked for (a baseline)."""
-        self._known.append(outcome)
+        if outcome not in self._known:
+            self._known.append(outcome)
         if set(self._space.names) - set(outcome.config):
             return
         self._study.add_trial(
@@ -129,10 +132,9 @@ class Proposer:
                 self._tell(trial.number, by_number[trial.number])
             else:
                 self._study.tell(trial.number, state=TrialState.FAIL)
-
-    @property
-    def empty(self) -> bool:
-        return not self._study.trials
+        told = sum(t.user_attrs.get("stage") == "baseline" for t in self._study.trials)
+        for outcome in [o for o in outcomes if o.stage == "baseline"][told:]:
+            self.learn(outcome)
 
     def _ask_once(self) -> Proposal:
         with warnings.catch_warnings():

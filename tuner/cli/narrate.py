@@ -1,0 +1,87 @@
+"""What a person sees while a study runs: the trial at hand, best so far, time left."""
+
+from __future__ import annotations
+
+from storage.rows import Stage
+from tuner.cli.common import ProgressLine
+from tuner.measure import Progress
+from tuner.report.flags import config_text
+from tuner.search.decide import Config
+from tuner.search.objective import Objective
+from tuner.search.pace import Pace
+from tuner.search.proposals import result_value
+from tuner.slo import SloSet
+from tuner.trial import Outcome
+from tuner.units import show
+
+
+class Narrator:
+    """Events of the search on a ProgressLine; one line stays per finished trial."""
+
+    def __init__(self, line: ProgressLine, objective: Objective, slos: SloSet) -> None:
+        self._line = line
+        self._objective = objective
+        self._slos = slos
+        self._now = ""
+        self._best: Outcome | None = None
+        self._pace: Pace | None = None
+        self._finished = 0
+
+    def begin(self, stage: Stage, config: Config, pace: Pace) -> None:
+        self._now = f"{stage} {config_text(config)}"
+        self._pace = pace
+        self._line.update(self._now)
+
+    def done(self, outcome: Outcome) -> None:
+        self._finished += 1
+        self.remember(outcome)
+        self._line.note(
+            f"{self._finished:3d} {outcome.stage:<8} {config_text(outcome.config):<58} "
+            f"{self._result(outcome)}"
+        )
+
+    def remember(self, outcome: Outcome) -> None:
+        """Best so far: of those that meet the SLOs at their point estimate."""
+        value = result_value(outcome, self._objective)
+        if value is None or not outcome.meets_by_estimate:
+            return
+        best = result_value(self._best, self._objective) if self._best is not None else None
+        if best is None or self._objective.better(value, best):
+            self._best = outcome
+
+    def note(self, text: str) -> None:
+        self._line.note(text)
+
+    def progress(self, progress: Progress) -> None:
+        """The running measurement; about twice a second."""
+        phase = "warm-up" if progress.warming_up else "measuring"
+        left = f" · about {_clock(self._pace.eta_s())} left" if self._pace is not None else ""
+        self._line.update(
+            f"{self._now} · {phase} {progress.elapsed_s:.0f}/{progress.total_s:.0f} s · "
+            f"{self._best_text()}{left}"
+        )
+
+    def _best_text(self) -> str:
+        if self._best is None:
+            return "none meets the SLOs yet" if self._slos else "no result yet"
+        value = (
+            self._best.measurement.summary[self._objective.key] if self._best.measurement else None
+        )
+        figure = show(value.value, value.unit) if value is not None else ""
+        return f"best {figure} at {config_text(self._best.config)}"
+
+    def _result(self, outcome: Outcome) -> str:
+        if outcome.state != "ok" or outcome.measurement is None or outcome.verdict is None:
+            return f"{outcome.state}: {outcome.failure_reason.splitlines()[0]}"
+        summary = outcome.measurement.summary
+        keys = dict.fromkeys([self._objective.key, *(c.key for c in self._slos.clauses)])
+        figures = [
+            f"{key} {show(summary[key].value, summary[key].unit)}" for key in keys if key in summary
+        ]
+        words = {"pass": "met", "fail": "missed", "inconclusive": "undecided"}
+        verdict = f"SLOs {words[outcome.verdict.state]}" if self._slos else ""
+        return " · ".join([*figures, verdict]).rstrip(" ·")
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

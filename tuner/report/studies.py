@@ -1,0 +1,80 @@
+"""Stored studies as text and JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from storage import Measurement, Study
+from tuner.report.flags import config_text
+from tuner.report.optimize import aligned, estimate_text
+from tuner.stats import Estimate
+
+
+def study_list_lines(studies: Sequence[Study]) -> list[str]:
+    if not studies:
+        return ["no study yet: `tuner optimize` and `tuner sweep` store theirs here"]
+    rows = [["study", "state", "started (UTC)", "SLOs", "answer"]]
+    rows += [
+        [study.name, study.state, _time(study.created_at_s), study.slos or "–", _answer(study)]
+        for study in studies
+    ]
+    return aligned(rows)
+
+
+def study_lines(study: Study, measurements: Sequence[Measurement]) -> list[str]:
+    facts = [
+        ["study", study.name],
+        ["state", study.state],
+        ["started", f"{_time(study.created_at_s)} UTC"],
+        ["command", study.command or "–"],
+        ["workload", str((study.workload or {}).get("text", "–"))],
+        ["SLOs", study.slos or "–"],
+        ["objective", study.objective or "–"],
+        ["answer", _answer(study)],
+    ]
+    rows = [["#", "stage", "configuration", "output_tps", "ttft_p95", "SLOs"]]
+    rows += [_measurement_row(number, m) for number, m in enumerate(measurements, start=1)]
+    flags = dict((study.result or {}).get("flags", {}))
+    commands = [f"  {name:<11} {line}" for name, line in flags.items()]
+    return [*aligned(facts), "", *(aligned(rows) if len(rows) > 1 else []), "", *commands]
+
+
+def study_dict(study: Study, measurements: Sequence[Measurement]) -> dict[str, Any]:
+    return dataclasses.asdict(study) | {
+        "measurements": [dataclasses.asdict(measurement) for measurement in measurements]
+    }
+
+
+def _measurement_row(number: int, row: Measurement) -> list[str]:
+    figures: Mapping[str, Any] = (row.summary or {}).get("figures", {})
+    verdict = str((row.verdict or {}).get("state", "–"))
+    reason = (row.failure_reason or row.state).splitlines()[0]
+    return [
+        str(number),
+        row.stage,
+        config_text(row.config),
+        _figure(figures, "output_tps"),
+        _figure(figures, "ttft_p95"),
+        verdict if row.state == "ok" else f"{row.state}: {reason}",
+    ]
+
+
+def _figure(figures: Mapping[str, Any], key: str) -> str:
+    stored = figures.get(key)
+    return estimate_text(Estimate.from_dict(stored)) if stored else "–"
+
+
+def _answer(study: Study) -> str:
+    result = study.result or {}
+    if not result:
+        return "–"
+    best = result.get("best") or {}
+    config = f": {config_text(best['config'])}" if best.get("config") else ""
+    return f"{str(result.get('answer', 'swept')).replace('_', ' ')}{config}"
+
+
+def _time(at_s: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(at_s))

@@ -1,0 +1,56 @@
+"""How many more measurements the budget allows, from what the measurements so far have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.search.budget import Budget, Plan
+from tuner.search.ledger import Ledger
+
+UNLIMITED = 10_000
+
+
+class Pace:
+    """before_s: spent before this object was made (calibration, an earlier sitting).
+
+    clock is in seconds and only its differences matter.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        plan: Plan,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        before_s: float = 0.0,
+    ) -> None:
+        self._budget = budget
+        self._plan = plan
+        self._ledger = ledger
+        self._clock = clock
+        self._began_s = clock() - before_s
+
+    @property
+    def slot_s(self) -> float:
+        """What one measurement takes: the mean of the last ones, restarts included."""
+        recent = [o.spent_s for o in self._ledger.outcomes[-6:] if o.ok and o.spent_s > 0]
+        return sum(recent) / len(recent) if recent else self._plan.slot_s
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._began_s
+
+    def left(self) -> int:
+        """Measurements that still fit."""
+        if self._budget.trials is not None:
+            return self._budget.trials - len(self._ledger.outcomes)
+        if self._budget.total_s is None:
+            return UNLIMITED
+        # A tenth of a slot over is no reason to leave one unused.
+        return max(0, int((self._budget.total_s - self.elapsed_s) / self.slot_s + 0.1))
+
+    def eta_s(self) -> float:
+        """Seconds until the budget is used up."""
+        if self._budget.total_s is not None:
+            return max(0.0, self._budget.total_s - self.elapsed_s)
+        return max(0, self.left()) * self.slot_s
