@@ -1,29 +1,20 @@
-"""A Prometheus server as a metric source, spoken to through prometheus-api-client.
+"""A Prometheus server as a metric source.
 
-Its own session: three seconds, one retry, no proxies, explicit times in every query, label values
-escaped, every malformed answer fenced. The arithmetic of windows is the server's; only the reading
-of a quantile's buckets is shared with the scraper, so that both cut off at the same bound.
+The arithmetic of windows is the server's; only the reading of a quantile's buckets is shared with
+the scraper, so that both cut off at the same bound. An empty answer is looked into: target down,
+series gone, too few samples, or never exported.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import urlsplit
-
-import requests
-from prometheus_api_client import PrometheusConnect
-from prometheus_api_client.exceptions import PrometheusApiClientException
-from urllib3.util.retry import Retry
 
 from storage.sources import promql
 from storage.sources.base import Labels, Outcome, RangeKind, Reading, SourceStatus
 from storage.sources.exposition import Agg, spellings
+from storage.sources.promclient import PrometheusClient, QueryError, Vector
 from storage.sources.store import HORIZON_S
 from storage.sources.windowed import (
     MIN_WINDOW_INTERVALS,
@@ -34,25 +25,8 @@ from storage.sources.windowed import (
     steps,
 )
 
-TIMEOUT_S = 3.0
 NAMES_KEPT_S = 15.0
-_PART = "slotune_part"
 _ENGINES = '__name__=~"(vllm|sglang|slotune):.+"'
-Vector = list[tuple[dict[str, str], float]]
-
-
-class QueryError(Exception):
-    """Prometheus did not answer or answered nonsense; the message says which."""
-
-
-class _Client(PrometheusConnect):  # type: ignore[misc]
-    """prometheus-api-client with a session of ours. Not for use from two threads at once."""
-
-    def __init__(self, url: str) -> None:
-        session = requests.Session()
-        session.trust_env = False
-        retry = Retry(total=1, backoff_factor=0.1, status_forcelist=[502, 503, 504])
-        super().__init__(url=url, session=session, retry=retry, timeout=TIMEOUT_S)
 
 
 class PrometheusSource:
@@ -65,24 +39,25 @@ class PrometheusSource:
         self, url: str, *, scrape_interval_s: float = 5.0, labels: Labels | None = None
     ) -> None:
         self.scrape_interval_s = max(scrape_interval_s, 0.1)
-        self._url = url.rstrip("/")
+        self.client = PrometheusClient(url)
         self._labels = dict(labels or {})
-        self._lock = threading.Lock()
-        self._client: _Client | None = None
         self._names: tuple[float, frozenset[str]] = (-math.inf, frozenset())
 
     def close(self) -> None:
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+        self.client.close()
 
     def status(self) -> SourceStatus:
         now_s = time.time()
         try:
             targets = self._targets(now_s)
-            samples = [v for labels, v in self._matrix("up", 120.0, now_s) if _of(labels, targets)]
-            starts = self._vector(promql.gauge("process_start_time_seconds", self._labels, "max"))
+            samples = [
+                v
+                for labels, v in self.client.matrix(self._up(), 120.0, now_s)
+                if _of(labels, targets)
+            ]
+            starts = self.client.vector(
+                promql.gauge("process_start_time_seconds", self._labels, "max")
+            )
         except QueryError as fault:
             return SourceStatus(False, None, None, self.scrape_interval_s, str(fault))
         start_s = starts[0][1] if starts else None
@@ -106,7 +81,7 @@ class PrometheusSource:
 
     def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
         try:
-            found = self._vector(promql.selector(name, self._merged(labels)))
+            found = self.client.vector(promql.selector(name, self._merged(labels)))
         except QueryError:
             return None
         if not found:
@@ -119,7 +94,7 @@ class PrometheusSource:
         selected = promql.selector(name, wanted)
 
         def ask(now_s: float) -> Reading | None:
-            parts = self._parts(
+            parts = self.client.parts(
                 query, f"count({selected})", f"max(timestamp({selected}))", now_s=now_s
             )
             if parts is None:
@@ -145,7 +120,7 @@ class PrometheusSource:
         counts = promql.increase(f"{histogram}_count", window_s, wanted)
 
         def ask(now_s: float) -> Reading | None:
-            parts = self._parts(sums, counts, now_s=now_s)
+            parts = self.client.parts(sums, counts, now_s=now_s)
             if parts is None:
                 return None
             total, count = parts
@@ -162,7 +137,7 @@ class PrometheusSource:
         buckets = promql.bucket_increases(histogram, window_s, wanted)
 
         def ask(now_s: float) -> Reading | None:
-            counts = _buckets(self._vector(buckets, now_s))
+            counts = _buckets(self.client.vector(buckets, now_s))
             return quantile_answer(q, counts, query, window_s, now_s) if counts else None
 
         return self._fenced(ask, query, window_s, f"{histogram}_bucket", wanted)
@@ -182,8 +157,10 @@ class PrometheusSource:
                 else f"max by ({by}) (count_over_time({selected}))"
             )
             try:
-                found = self._vector(query, now_s)
-                counts = {k.get(by, ""): v for k, v in self._vector(count, now_s)} if found else {}
+                found = self.client.vector(query, now_s)
+                counts = (
+                    {k.get(by, ""): v for k, v in self.client.vector(count, now_s)} if found else {}
+                )
             except QueryError:
                 return {}
             if found:
@@ -213,16 +190,13 @@ class PrometheusSource:
     ) -> list[tuple[float, float | None]]:
         window_s, wanted = self._wide(window_s), self._merged(labels)
         times_s = steps(start_s, end_s, step_s)
-        query = {
-            "gauge": lambda: promql.gauge(name, wanted, "max"),
-            "rate": lambda: promql.rate(name, window_s, wanted),
-            "mean": lambda: promql.mean(name, window_s, wanted),
-            "quantile": lambda: promql.bucket_increases(name, window_s, wanted),
-        }[kind]()
         try:
-            found = self._series(query, start_s, end_s, step_s)
+            for spelling in spellings(name):
+                query = _range_query(kind, spelling, window_s, wanted)
+                if found := self.client.series(query, start_s, end_s, step_s):
+                    break
         except QueryError:
-            return [(at_s, None) for at_s in times_s]
+            found = []
         tables = [(labels_, _by_step(points, start_s, step_s)) for labels_, points in found]
         return [(at_s, _at(kind, tables, index, q)) for index, at_s in enumerate(times_s)]
 
@@ -241,7 +215,7 @@ class PrometheusSource:
             for spelling in spellings(name):
                 query = write(spelling, window_s, wanted)
                 selected = promql.selector(spelling, wanted, window_s)
-                parts = self._parts(query, f"max(count_over_time({selected}))", now_s=now_s)
+                parts = self.client.parts(query, f"max(count_over_time({selected}))", now_s=now_s)
                 if parts is not None:
                     return _reading(parts[0], query, window_s, round(parts[1]), now_s)
             return None
@@ -268,7 +242,9 @@ class PrometheusSource:
     ) -> Reading:
         """Why the answer is empty: target down, exported once, too few samples, or never."""
         targets = self._targets(now_s)
-        ups = [value for labels, value in self._vector("up", now_s) if _of(labels, targets)]
+        ups = [
+            value for labels, value in self.client.vector(self._up(), now_s) if _of(labels, targets)
+        ]
         if ups and max(ups) == 0:
             reason = "Prometheus cannot scrape the target (up = 0)"
             return Reading(Outcome.UNREACHABLE, query=query, window_s=window_s, reason=reason)
@@ -285,7 +261,7 @@ class PrometheusSource:
 
     def _last_seen(self, name: str, wanted: Mapping[str, str], now_s: float) -> float | None:
         for spelling in spellings(name):
-            found = self._matrix(promql.selector(spelling, wanted), HORIZON_S, now_s)
+            found = self.client.matrix(promql.selector(spelling, wanted), HORIZON_S, now_s)
             if found:
                 return max(points[-1][0] for _, points in found)
         return None
@@ -294,7 +270,7 @@ class PrometheusSource:
         """(job, instance) of the engines among the targets; None when none is found: all count."""
         selected = promql.selector("", self._labels, extra=_ENGINES)
         query = f"group by (job, instance) (last_over_time({selected}[{HORIZON_S:.0f}s]))"
-        found = self._vector(query, now_s)
+        found = self.client.vector(query, now_s)
         return {(k.get("job", ""), k.get("instance", "")) for k, _ in found} or None
 
     def _exported(self, now_s: float) -> frozenset[str]:
@@ -307,8 +283,8 @@ class PrometheusSource:
             for job, instance in sorted(targets or ())
         ] or [promql.selector("", self._labels) if self._labels else '{__name__=~".+"}']
         lookback_s = max(2 * self.scrape_interval_s, 10.0)
-        found = self._call(
-            lambda client: client.get_label_values(
+        found = self.client.call(
+            lambda connect: connect.get_label_values(
                 "__name__",
                 params={"match[]": selected, "start": now_s - lookback_s, "end": now_s},
             )
@@ -317,69 +293,10 @@ class PrometheusSource:
         self._names = (now_s, names)
         return names
 
-    def _parts(self, *queries: str, now_s: float) -> list[float] | None:
-        """The single values of several queries in one request; None unless all have one."""
-        joined = " or ".join(
-            f'label_replace({query}, "{_PART}", "{index}", "", "")'
-            for index, query in enumerate(queries)
-        )
-        found = {labels.get(_PART): value for labels, value in self._vector(joined, now_s)}
-        values = [found.get(str(index)) for index in range(len(queries))]
-        return None if any(v is None for v in values) else [v for v in values if v is not None]
-
-    def _vector(self, query: str, now_s: float | None = None) -> Vector:
-        params = {"time": f"{time.time() if now_s is None else now_s:.3f}"}
-        found = self._call(lambda client: client.custom_query(query, params=params))
-        try:
-            return [(dict(row["metric"]), float(row["value"][1])) for row in found]
-        except (KeyError, TypeError, ValueError, IndexError) as fault:
-            raise QueryError(f"{self._url} answers in an unknown form") from fault
-
-    def _matrix(
-        self, selected: str, window_s: float, now_s: float
-    ) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
-        query = f"{selected}[{promql.duration(window_s)}]"
-        params = {"time": f"{now_s:.3f}"}
-        return self._points(lambda client: client.custom_query(query, params=params))
-
-    def _series(
-        self, query: str, start_s: float, end_s: float, step_s: float
-    ) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
-        # The library rounds its times to whole seconds; params, applied last, carry the exact ones.
-        start, end = (datetime.fromtimestamp(at_s, UTC) for at_s in (start_s, end_s))
-        exact = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}"}
-        step = f"{max(step_s, 0.001):.3f}"
-        return self._points(
-            lambda client: client.custom_query_range(query, start, end, step, params=exact)
-        )
-
-    def _points(
-        self, ask: Callable[[_Client], Any]
-    ) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
-        found = self._call(ask)
-        try:
-            return [
-                (dict(row["metric"]), [(float(t), float(v)) for t, v in row["values"]])
-                for row in found
-                if row["values"]
-            ]
-        except (KeyError, TypeError, ValueError) as fault:
-            raise QueryError(f"{self._url} answers in an unknown form") from fault
-
-    def _call(self, ask: Callable[[_Client], Any]) -> Any:
-        try:
-            with self._lock:
-                if self._client is None:
-                    self._client = _client(self._url)
-                return ask(self._client)
-        except requests.Timeout as fault:
-            raise QueryError(f"{self._url}: no answer in {TIMEOUT_S:g} s") from fault
-        except requests.ConnectionError as fault:
-            raise QueryError(f"{self._url}: no Prometheus answers there") from fault
-        except PrometheusApiClientException as fault:
-            raise QueryError(f"{self._url}: {_refusal(str(fault))}") from fault
-        except (requests.RequestException, KeyError, TypeError, ValueError) as fault:
-            raise QueryError(f"{self._url} is not a Prometheus server") from fault
+    def _up(self) -> str:
+        """`up` of the targets asked for; Prometheus gives it no labels but these."""
+        own = {k: v for k, v in self._labels.items() if k in ("job", "instance")}
+        return promql.selector("up", own)
 
     def _merged(self, labels: Labels | None) -> dict[str, str]:
         return self._labels | dict(labels or {})
@@ -388,24 +305,11 @@ class PrometheusSource:
         return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
 
 
-def _client(url: str) -> _Client:
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise QueryError(f"{url!r} is not an address: give http://HOST:PORT of a Prometheus server")
-    return _Client(url)
-
-
-def _refusal(text: str) -> str:
-    """The server's own words out of the library's message."""
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        return str(json.loads(text[start : end + 1])["error"])
-    except (ValueError, KeyError, TypeError):
-        return " ".join(text.split())[:200]
+def _range_query(kind: RangeKind, name: str, window_s: float, wanted: Labels) -> str:
+    if kind == "gauge":
+        return promql.gauge(name, wanted, "max")
+    write = {"rate": promql.rate, "mean": promql.mean, "quantile": promql.bucket_increases}[kind]
+    return write(name, window_s, wanted)
 
 
 def _of(labels: Mapping[str, str], targets: set[tuple[str, str]] | None) -> bool:

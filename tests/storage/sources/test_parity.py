@@ -194,7 +194,7 @@ def test_the_quantile_is_prometheus_own(pair: Pair) -> None:
     assert isinstance(pair.asked, PrometheusSource)
     for q in (0.3, 0.5, 0.75, 0.95):
         reading = pair.asked.quantile("vllm:latency_seconds", q, WINDOW_S)
-        ((_, own),) = pair.asked._vector(reading.query, reading.at_s)
+        ((_, own),) = pair.asked.client.vector(reading.query, reading.at_s)
         assert reading.value == pytest.approx(own)
 
 
@@ -205,9 +205,9 @@ def test_window_arithmetic_is_prometheus_own(pair: Pair) -> None:
     assert isinstance(pair.asked, PrometheusSource)
     now_s = round(time.time(), 3)
     for window_s in (2.5, 4.0, 7.3, 11.0, 60.0):
-        held = pair.asked._matrix('vllm:tokens_total{job="engine"}', window_s, now_s)
+        held = pair.asked.client.matrix('vllm:tokens_total{job="engine"}', window_s, now_s)
         query = f'increase(vllm:tokens_total{{job="engine"}}[{round(window_s * 1000)}ms])'
-        own = {labels["engine"]: value for labels, value in pair.asked._vector(query, now_s)}
+        own = {labels["engine"]: value for labels, value in pair.asked.client.vector(query, now_s)}
         assert len(own) == 2
         for labels, points in held:
             times_s, values = zip(*points, strict=True)
@@ -259,7 +259,7 @@ def test_names_info_and_status(pair: Pair) -> None:
 
 def test_the_engine_is_told_from_other_targets_without_labels(pair: Pair) -> None:
     assert isinstance(pair.asked, PrometheusSource)
-    source = PrometheusSource(pair.asked._url, scrape_interval_s=1.0)
+    source = PrometheusSource(pair.asked.client._url, scrape_interval_s=1.0)
     assert source.status().up
     assert not any(name.startswith("prometheus_") for name in source.names())
     source.close()
@@ -271,6 +271,7 @@ def test_ranges(pair: Pair) -> None:
     for kind, name in (
         ("gauge", "vllm:num_requests_running"),
         ("rate", "vllm:done_total"),
+        ("rate", "vllm:done"),
         ("mean", "vllm:latency_seconds"),
         ("quantile", "vllm:latency_seconds"),
     ):

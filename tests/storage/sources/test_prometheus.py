@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from storage.sources import promql
+from storage.sources import promclient, promql
 from storage.sources.base import Outcome, Reading
 from storage.sources.prometheus import PrometheusSource
 from tests.storage.conftest import free_port
@@ -46,6 +46,7 @@ def ask_everything(url: str) -> list[Reading]:
         (200, '{"data":{"result":[{"metric":{},"value":[1,"x"],"values":[[1]]}]}}', "unknown form"),
         (422, '{"status":"error","error":"too many samples"}', "too many samples"),
         (404, "nothing here", "404"),
+        (503, "starting", "server errors"),
     ],
 )
 def test_a_server_that_answers_nonsense(status: int, body: str, why: str) -> None:
@@ -60,6 +61,18 @@ def test_a_server_that_is_not_there() -> None:
     for reading in ask_everything(f"http://127.0.0.1:{free_port()}"):
         assert reading.outcome is Outcome.UNREACHABLE
         assert "no Prometheus answers" in reading.reason
+
+
+def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promclient, "TIMEOUT_S", 0.2)
+    with serving() as server:
+        server.write = lambda handler: time.sleep(0.8)
+        source = PrometheusSource(server.url)
+        reading = source.gauge("a")
+        assert server.asked == 2  # one retry
+        source.close()
+    assert reading.outcome is Outcome.UNREACHABLE
+    assert "no answer in 0.2 s" in reading.reason
 
 
 @pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a:x"])
@@ -105,7 +118,7 @@ def test_ranges_keep_their_fractions_of_a_second() -> None:
         source = PrometheusSource(server.url)
         source.range("gauge", "a", start_s=10.25, end_s=20.75, step_s=0.5)
         source.close()
-    (query,) = [query for path, query in asked if path.endswith("/query_range")]
+    query = next(query for path, query in asked if path.endswith("/query_range"))
     assert (query["start"], query["end"], query["step"]) == (["10.250"], ["20.750"], ["0.500"])
 
 
