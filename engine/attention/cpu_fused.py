@@ -40,7 +40,7 @@ class FusedCpuAttention:
 
     def allocate(self, num_blocks: int) -> torch.Tensor:
         config, block = self.shape.config, self.shape.block_size
-        return torch.zeros(
+        return torch.empty(  # untouched memory costs nothing until a block is first used
             (num_blocks, 2, config.num_kv_heads, block * config.head_dim), dtype=self.shape.dtype
         )
 

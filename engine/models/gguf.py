@@ -6,6 +6,7 @@ undone here, once, so that the rest of the engine knows only half-rotated heads.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,9 @@ _TOP = {
 _IGNORED = ("rope_freqs.weight",)
 
 
+@functools.lru_cache(maxsize=1)
 def _open(path: Path) -> Any:
+    """The file's reader, kept: parsing a vocabulary takes seconds, and three callers want it."""
     from gguf import GGUFReader
 
     try:
