@@ -19,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knob_option(group, required=False)
     group.add_argument(
         "--budget",
-        default="10m",
         help='time for everything, or a number of trials: "5m", "90s", "20 trials" (default 10m)',
     )
     goal = group.add_mutually_exclusive_group()

@@ -110,8 +110,7 @@ def _table(decision: Decision, objective: Objective, slos: SloSet) -> list[str]:
         sides.append(("best", decision.best_config, decision.best))
     keys = list(dict.fromkeys([objective.key, *(c.key for c in slos.clauses), *SHOWN]))
     rows = [["", *(name for name, _, _ in sides)]]
-    for knob in sides[0][1]:
-        rows.append([knob, *(f"{config[knob]:g}" for _, config, _ in sides)])
+    rows += [[knob, *(f"{config[knob]:g}" for _, config, _ in sides)] for knob in sides[0][1]]
     rows.append(["runs", *(str(pooled.runs) for _, _, pooled in sides)])
     rows += [[key, *(estimate_text(p.summary.get(key)) for _, _, p in sides)] for key in keys]
     return aligned(rows)

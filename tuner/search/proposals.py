@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,12 @@ def sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
                 multivariate=True, constraints_func=_constraints, **options
             )
         return optuna.samplers.RandomSampler(seed=seed)
+
+
+def history_name(study: str, space: Space, objective: Objective, slos: SloSet) -> str:
+    """Name of Optuna's history: another one as soon as its numbers would mean something else."""
+    meaning = f"{space.as_dict()['axes']} {objective} {slos}"
+    return f"{study} {zlib.crc32(meaning.encode()):08x}"
 
 
 class Proposer:
@@ -128,12 +135,16 @@ class Proposer:
         self._known = list(outcomes)
         by_number = {o.trial_number: o for o in outcomes if o.trial_number is not None}
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if trial.number in by_number:
-                self._tell(trial.number, by_number[trial.number])
+            stored = by_number.get(trial.number)
+            if stored is not None and stored.config == self._space.decode(trial.params):
+                self._tell(trial.number, stored)
             else:
                 self._study.tell(trial.number, state=TrialState.FAIL)
+        # A history begun under other SLOs or ranges knows nothing of the old measurements.
+        fresh = not any(t.state.is_finished() for t in self._study.trials)
         told = sum(t.user_attrs.get("stage") == "baseline" for t in self._study.trials)
-        for outcome in [o for o in outcomes if o.stage == "baseline"][told:]:
+        baselines = [o for o in outcomes if o.stage == "baseline"]
+        for outcome in outcomes if fresh else baselines[told:]:
             self.learn(outcome)
 
     def _ask_once(self) -> Proposal:

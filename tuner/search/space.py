@@ -134,7 +134,10 @@ def parse_axis(text: str, knobs: Mapping[str, KnobRange]) -> Axis:
     name, equals, values = (part.strip() for part in text.partition("="))
     name = KNOB_ALIASES.get(name.replace("-", "_"), name.replace("-", "_"))
     if name not in knobs:
-        raise UserError(_unknown(name, knobs))
+        check_names([name])
+        raise UserError(
+            f"--knob {name}: this server cannot change it; it can change {', '.join(knobs)}"
+        )
     if not equals or not values:
         raise UserError(f"--knob {text!r}: no values; write {name}=8,16,32 or {name}=8:256:log")
     whole = KNOBS[name].kind == "int"
@@ -153,6 +156,16 @@ def parse_axis(text: str, knobs: Mapping[str, KnobRange]) -> Axis:
         axis = Axis(name, whole, ends[0], ends[1], log)
     _check_bounds(axis, knobs[name])
     return axis
+
+
+def check_names(texts: Sequence[str]) -> None:
+    """UserError for a knob that no target has; needs no running server."""
+    for text in texts:
+        name = text.partition("=")[0].strip().replace("-", "_")
+        if KNOB_ALIASES.get(name, name) not in KNOBS:
+            close = difflib.get_close_matches(name, [*KNOBS, *KNOB_ALIASES], n=1, cutoff=0.4)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(KNOBS)}"
+            raise UserError(f"--knob {name}: unknown knob; {hint}")
 
 
 def _default_axes(knobs: Mapping[str, KnobRange], concurrency: float | None) -> list[Axis]:
@@ -206,11 +219,3 @@ def _check_bounds(axis: Axis, bounds: KnobRange) -> None:
                 f"--knob {axis.name}: {value:g} is outside {bounds.low:g} to {bounds.high:g}, "
                 "the bounds this server was started with"
             )
-
-
-def _unknown(name: str, knobs: Mapping[str, KnobRange]) -> str:
-    close = difflib.get_close_matches(name, knobs, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]}?" if close else f"it has: {', '.join(knobs)}"
-    if name in KNOBS:
-        return f"--knob {name}: this server cannot change it; it can change {', '.join(knobs)}"
-    return f"--knob {name}: unknown knob; {hint}"

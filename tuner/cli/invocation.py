@@ -1,0 +1,44 @@
+"""Names and command lines of a study, as they are stored and shown; never with a secret in them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+
+from tuner.cli.common import DEFAULT_DATABASE
+
+_SECRET = "--api-key"
+
+
+def study_name(command: str) -> str:
+    """`optimize-20261130-060200`, UTC."""
+    return time.strftime(f"{command}-%Y%m%d-%H%M%S", time.gmtime())
+
+
+def command_text() -> str:
+    """This process's command line without the API key."""
+    words = iter(sys.argv[1:])
+    kept: list[str] = []
+    for word in words:
+        if word == _SECRET:
+            next(words, None)
+        elif not word.startswith(f"{_SECRET}="):
+            kept.append(word)
+    return shlex.join(["tuner", *kept])
+
+
+def resume_text(args: argparse.Namespace, study: str) -> str:
+    """The command that goes on with a study."""
+    words = ["tuner", "optimize", "--study", study]
+    if args.url:
+        words += ["--url", args.url]
+    else:
+        words += ["--target", args.target]
+        words += ["--model", args.model] if args.model else []
+        words += ["--vllm-binary", args.vllm_binary] if args.target == "vllm" else []
+        words += [f"--serve-args={args.serve_args}"] if args.serve_args else []
+    if args.database != DEFAULT_DATABASE:
+        words += ["--database", args.database]
+    return shlex.join([*words, "--budget", "TIME"])
