@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
@@ -11,10 +12,17 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tuner.errors import UserError
+from tuner.workload.text import words
 
 Api = Literal["completions", "chat"]
 PROBE_TIMEOUT_S = 60.0
-PROBE_TOKENS = [1000, 1001]
+LOWEST_ID, HIGHEST_ID = 1_000, 30_000
+"""Ids of token-id prompts: inside the usual vocabularies and above their control tokens."""
+
+PROBE_WORDS = (20, 80)
+TYPICAL_TOKENS_PER_WORD = 2.5
+"""For words of two made-up syllables, where the server's usage does not tell."""
+
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -22,7 +30,8 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class Endpoint:
     """base_url without /v1. token_ids: prompts may be token-id lists, so lengths are exact.
 
-    forced_lengths: the server honours ignore_eos and min_tokens.
+    forced_lengths: the server takes ignore_eos and min_tokens. tokens_per_word and template_tokens
+    size text prompts. max_model_len: prompt and output tokens together; None where not told.
     """
 
     base_url: str
@@ -31,13 +40,13 @@ class Endpoint:
     api: Api = "completions"
     token_ids: bool = False
     forced_lengths: bool = False
+    tokens_per_word: float = TYPICAL_TOKENS_PER_WORD
+    template_tokens: int = 0
+    max_model_len: int | None = None
 
     @property
     def generate_url(self) -> str:
-        return self._url(self.api)
-
-    def _url(self, api: Api) -> str:
-        path = "completions" if api == "completions" else "chat/completions"
+        path = "completions" if self.api == "completions" else "chat/completions"
         return f"{self.base_url}/v1/{path}"
 
     def headers(self) -> dict[str, str]:
@@ -49,29 +58,58 @@ class Endpoint:
     def probe(self) -> Endpoint:
         """Find the model's name and what requests may hold. UserError when it is no such server."""
         served = self._models()
-        model = self.model or served[0]
+        model = self.model or next(iter(served))
         if model not in served:
             raise UserError(
                 f"{self.base_url} does not serve {model!r}; it serves: {', '.join(served)}"
             )
-        known = replace(self, model=model)
-        if self.api == "chat":
-            return replace(known, forced_lengths=known._accepts(_forced(), "chat"))
-        for token_ids in (True, False):
+        known = replace(self, model=model, max_model_len=served[model])
+        for token_ids in (True, False) if self.api == "completions" else (False,):
             for forced in (True, False):
-                extra = _forced() if forced else {}
-                prompt: Any = PROBE_TOKENS if token_ids else "Hello"
-                if known._accepts({"prompt": prompt, **extra}, "completions"):
-                    return replace(known, token_ids=token_ids, forced_lengths=forced)
-        status, text = known._post({"prompt": "Hello"}, "completions")
-        raise UserError(f"{self.base_url}/v1/completions answers HTTP {status}: {text[:200]}")
+                body = known._prompt([LOWEST_ID, HIGHEST_ID - 1] if token_ids else "Hello")
+                if known._accepts(body | (_forced() if forced else {})):
+                    found = replace(known, token_ids=token_ids, forced_lengths=forced)
+                    return found if token_ids else found._with_text_lengths()
+        status, text = known._post(known._prompt("Hello"))
+        other = "chat" if self.api == "completions" else "completions"
+        hint = f"; try --api {other}" if status in (404, 405) else ""
+        raise UserError(f"{self.generate_url} answers HTTP {status}: {text[:200].strip()}{hint}")
 
-    def _models(self) -> list[str]:
+    def _with_text_lengths(self) -> Endpoint:
+        """Tokens per made-up word and of the chat template, from the usage of two prompts."""
+        few, many = PROBE_WORDS
+        rng = random.Random(0)
+        numbers = [rng.randrange(LOWEST_ID, HIGHEST_ID) for _ in range(many)]
+        counted = []
+        for count in PROBE_WORDS:
+            _, text = self._post(self._prompt(words(numbers, count)))
+            try:
+                counted.append(int(json.loads(text)["usage"]["prompt_tokens"]))
+            except (ValueError, KeyError, TypeError):
+                return self
+        per_word = (counted[1] - counted[0]) / (many - few)
+        if not 0.5 <= per_word <= 20:
+            return self
+        template = max(0, round(counted[0] - few * per_word))
+        return replace(self, tokens_per_word=per_word, template_tokens=template)
+
+    def _prompt(self, prompt: str | list[int]) -> dict[str, Any]:
+        if self.api == "chat":
+            return {"messages": [{"role": "user", "content": prompt}]}
+        return {"prompt": prompt}
+
+    def _models(self) -> dict[str, int | None]:
+        """Served names with their context length, where the server tells it."""
         url = f"{self.base_url}/v1/models"
         try:
             request = urllib.request.Request(url, headers=self.headers())
             with _OPENER.open(request, timeout=10) as response:
-                served = [str(item["id"]) for item in json.load(response)["data"]]
+                served = {
+                    str(item["id"]): int(item["max_model_len"] or 0) or None
+                    if "max_model_len" in item
+                    else None
+                    for item in json.load(response)["data"]
+                }
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
                 raise UserError(
@@ -89,19 +127,20 @@ class Endpoint:
             raise UserError(f"{url} lists no model")
         return served
 
-    def _accepts(self, body: dict[str, Any], api: Api) -> bool:
-        status, text = self._post(body, api)
+    def _accepts(self, body: dict[str, Any]) -> bool:
+        status, text = self._post(body)
         if status in (401, 403):
             raise UserError(f"{self.base_url} refuses the API key (HTTP {status})")
         if status >= 500:
-            raise UserError(f"{self.base_url} fails on a one-token request: {text[:200]}")
+            raise UserError(
+                f"{self.generate_url} fails on a one-token request, HTTP {status}: "
+                f"{text[:200].strip()}"
+            )
         return status == 200
 
-    def _post(self, body: dict[str, Any], api: Api) -> tuple[int, str]:
-        if api == "chat":
-            body = {"messages": [{"role": "user", "content": "Hello"}], **body}
+    def _post(self, body: dict[str, Any]) -> tuple[int, str]:
         payload = {"model": self.model, "max_tokens": 1, "temperature": 0, **body}
-        url = self._url(api)
+        url = self.generate_url
         request = urllib.request.Request(url, json.dumps(payload).encode(), self.headers())
         try:
             with _OPENER.open(request, timeout=PROBE_TIMEOUT_S) as response:

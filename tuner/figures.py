@@ -1,7 +1,8 @@
 """The figures of a run: every SLO metric, from the records of its window, as an Estimate.
 
 Failed requests have infinite latency and censored ones at least what was seen. Throughput counts
-tokens that arrived inside the window and belong to requests that ended well.
+each token of a request that ended well by its own arrival time: a request that crosses an edge of
+the window counts with the tokens that arrived inside, whichever side it was scheduled or ended.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +46,12 @@ def latencies(records: Sequence[RequestRecord], metric: str, end_s: float) -> tu
     end_s: when the records were cut off, on their clock.
     """
     if metric == "itl":
-        gaps = [record.gaps_s() for record in records if record.state != "failed"]
-        failed = [math.inf] * sum(record.state == "failed" for record in records)
-        return np.concatenate([*gaps, np.array(failed)]) if records else np.empty(0), np.empty(0)
+        pending = [
+            max(0.0, end_s - record.chunk_times_s[-1])
+            for record in records
+            if record.state == "censored" and record.chunk_times_s
+        ]
+        return np.concatenate([np.empty(0), *gap_groups(records)]), np.array(pending)
     value_of = _VALUE[metric]
     known, at_least = [], []
     for record in records:
@@ -58,13 +63,24 @@ def latencies(records: Sequence[RequestRecord], metric: str, end_s: float) -> tu
     return np.array(known), np.array(at_least)
 
 
+def gap_groups(records: Sequence[RequestRecord]) -> list[Floats]:
+    """The gaps of each request that has or owes some; a failed one owes as many infinite gaps as
+    it was asked for, so that failures weigh what they cost."""
+    groups = [
+        np.full(max(1, record.wanted_output_tokens - 1), math.inf)
+        if record.state == "failed"
+        else record.gaps_s()
+        for record in records
+    ]
+    return [group for group in groups if len(group)]
+
+
 def _seen_s(record: RequestRecord, metric: str, end_s: float) -> float:
     """What a censored request's latency is at least."""
     if metric == "tpot":
-        if len(record.chunk_times_s) < 2:
+        if not record.chunk_times_s or record.wanted_output_tokens < 2:
             return 0.0
-        spent_s = record.chunk_times_s[-1] - record.first_token_s
-        return spent_s / max(1, sum(record.chunk_tokens) - 1)
+        return max(0.0, end_s - record.first_token_s) / (record.wanted_output_tokens - 1)
     return max(0.0, end_s - record.scheduled_s)
 
 
@@ -78,21 +94,32 @@ def cut_off_s(records: Sequence[RequestRecord], window: Window) -> float:
 def latency_estimate(
     records: Sequence[RequestRecord], metric: str, stat: str, window: Window
 ) -> Estimate:
-    """One statistic of a latency; censored requests enter at their lower bound."""
+    """One statistic of a latency; censored requests enter at their lower bound, and nothing bounds
+    them from above."""
     inside = in_window(records, window)
     known, at_least = latencies(inside, metric, cut_off_s(records, window))
     values = np.concatenate([known, at_least])
     if len(values) == 0:
         return Estimate.missing("s", f"no request has a {metric}")
+    groups = gap_groups(inside) if metric == "itl" else None
+    estimate = _statistic(values, stat, groups)
+    if len(at_least) == 0:
+        return estimate
+    worst = _statistic(np.concatenate([known, np.full(len(at_least), math.inf)]), stat, groups)
+    method = f"{estimate.method}; {len(at_least)} unfinished at what was seen"
+    return replace(estimate, high=worst.high, method=method)
+
+
+def _statistic(values: Floats, stat: str, groups: list[Floats] | None) -> Estimate:
+    """mean, min, max or pNN of values in seconds; groups: those that depend on each other."""
     if stat == "mean":
         return mean_estimate(values, "s")
     if stat in ("min", "max"):
         value = float(values.min() if stat == "min" else values.max())
         return Estimate(value, value, value, len(values), "s", f"observed {stat}imum")
     q = float(stat[1:]) / 100
-    if metric != "itl":
+    if groups is None:
         return quantile_estimate(values, q, "s")
-    groups = [gaps for gaps in (r.gaps_s() for r in inside) if len(gaps)]
     effective = cluster_effective_n(groups, quantile(np.sort(values), q))
     return quantile_estimate(values, q, "s", effective_n=effective)
 
@@ -123,7 +150,10 @@ def request_rate(
 
 
 def meets(record: RequestRecord, bounds_s: dict[str, float]) -> bool:
-    """Whether a finished request is within every per-request bound (undefined ones hold)."""
+    """Whether a request ended well within every bound of its own latencies.
+
+    An undefined latency (TPOT of one token) holds; itl and queue are no figures of one request.
+    """
     if not record.ok:
         return False
     for metric, bound in bounds_s.items():
@@ -166,14 +196,22 @@ def figure(
     return Estimate.missing("", f"{key} is not measured by the load generator")
 
 
-def summary(records: Sequence[RequestRecord], window: Window, slos: SloSet) -> dict[str, Estimate]:
+def summary(
+    records: Sequence[RequestRecord],
+    window: Window,
+    slos: SloSet,
+    price_per_hour: float | None = None,
+) -> dict[str, Estimate]:
     """The figures every report shows, by clause key, and those the SLOs name."""
     keys = [f"{metric}_{stat}" for metric in LATENCIES for stat in SUMMARY_STATS]
     keys += ["output_tps", "total_tps", "rps", "error_rate"]
     if slos.latency_bounds_s:
         keys += ["goodput", "attainment"]
-    keys += [c.key for c in slos.clauses if c.key not in keys and not c.key.startswith("queue")]
-    return {key: figure(records, window, key, slos) for key in keys}
+    named = [clause.key for clause in slos.clauses if clause.metric not in ("queue", "accuracy")]
+    keys += [key for key in dict.fromkeys(named) if key not in keys]
+    if price_per_hour is not None and "cost_per_mtok" not in keys:
+        keys.append("cost_per_mtok")
+    return {key: figure(records, window, key, slos, price_per_hour=price_per_hour) for key in keys}
 
 
 def lag_p99_s(records: Sequence[RequestRecord]) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tuner import figures
+from tuner.cautions import notes
 from tuner.endpoint import Endpoint
 from tuner.load import LoadPlan, LoadResult, generate
 from tuner.records import RequestRecord
@@ -25,8 +26,11 @@ from tuner.workload import Workload
 LAG_SHARE_OF_BOUND = 0.1
 """A run whose p99 lag exceeds this share of the tightest latency bound is invalid."""
 
+SINCE_SCHEDULED = ("ttft", "ttfat", "e2e")
+"""Latencies that start at the scheduled send; the lag is no part of gaps between tokens."""
+
 LAG_LIMIT_S = 0.1
-"""Without latency SLOs: what the generator's own p99 lag may be."""
+"""Without SLOs on these: what the generator's own p99 lag may be."""
 
 FAIL_FAST_REQUESTS = 20
 """After this many requests without one success the measurement ends: the server does not work."""
@@ -59,6 +63,8 @@ class Measurement:
     lag_p99_s: float
     invalid_reason: str = ""
     server: ServerSide | None = None
+    price_per_hour: float | None = None
+    notes: list[str] = field(default_factory=list)
     summary: dict[str, Estimate] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -76,6 +82,7 @@ class Measurement:
             "window_s": list(self.window_s),
             "lag_p99_s": self.lag_p99_s,
             "invalid_reason": self.invalid_reason,
+            "notes": self.notes,
             "counts": self.counts,
             "figures": {name: estimate.as_dict() for name, estimate in self.summary.items()},
             "failures": figures.failure_reasons(self.in_window),
@@ -89,9 +96,10 @@ def measure(
     duration_s: float,
     warmup_s: float = 3.0,
     seed: int = 0,
-    drain_s: float = 5.0,
+    drain_s: float | None = None,
     max_requests: int | None = None,
     slos: SloSet | None = None,
+    price_per_hour: float | None = None,
     request_timeout_s: float = 600.0,
     content_salt: bytes | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -99,8 +107,10 @@ def measure(
 ) -> Measurement:
     """Send the workload for warmup_s + duration_s and judge what was scheduled after the warm-up.
 
-    endpoint must have been probed. should_stop gets the load so far and the window's start (s) and
-    may end the measurement early. Raises UserError and KeyboardInterrupt; never leaves connections.
+    endpoint must have been probed. drain_s: what the last requests may take after the window (None:
+    by what requests took so far, 5 to 30 s); later ones are censored. should_stop gets the load so
+    far and the window's start (s) and may end the measurement early. Raises UserError and
+    KeyboardInterrupt; never leaves connections.
     """
     total_s = warmup_s + duration_s
 
@@ -127,6 +137,7 @@ def measure(
         records=load.records,
         lag_p99_s=figures.lag_p99_s(load.records),
         server=ServerSide.between(before, after),
+        price_per_hour=price_per_hour,
     )
     return summarize(made, slos)
 
@@ -142,7 +153,10 @@ def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
         "censored": states.count("censored"),
         "warmup": len(made.records) - len(inside),
     }
-    made.summary = figures.summary(made.records, made.window_s, slos or SloSet())
+    made.summary = figures.summary(
+        made.records, made.window_s, slos or SloSet(), made.price_per_hour
+    )
+    made.notes = notes(made)
     made.invalid_reason = _why_invalid(made, slos or SloSet())
     return made
 
@@ -161,8 +175,8 @@ def _window(
 def _why_invalid(made: Measurement, slos: SloSet) -> str:
     if made.counts["sent"] == 0:
         return "no request was scheduled inside the measured window"
-    bounds = slos.latency_bounds_s
-    limit_s = LAG_SHARE_OF_BOUND * min(bounds.values()) if bounds else LAG_LIMIT_S
+    bounds = [slos.latency_bounds_s[m] for m in SINCE_SCHEDULED if m in slos.latency_bounds_s]
+    limit_s = LAG_SHARE_OF_BOUND * min(bounds) if bounds else LAG_LIMIT_S
     if made.lag_p99_s > limit_s:
         return (
             f"the load generator was late itself: p99 lag {made.lag_p99_s * 1e3:.1f} ms exceeds "

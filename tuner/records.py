@@ -23,6 +23,8 @@ class RequestRecord:
     """One request. A time that never came is NaN.
 
     chunk_times_s and chunk_tokens: arrival of each piece of text and the tokens it stood for.
+    wanted_*: what the workload asked for; *_tokens: what the server counted (0 where it does not
+    say; output tokens are then the chunks, and counted_by_server is False).
     state "censored": still running when the measurement was cut off.
     """
 
@@ -35,8 +37,11 @@ class RequestRecord:
     end_s: float = NEVER
     chunk_times_s: list[float] = field(default_factory=list)
     chunk_tokens: list[int] = field(default_factory=list)
+    wanted_prompt_tokens: int = 0
+    wanted_output_tokens: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    counted_by_server: bool = True
     http_status: int = 0
     finish_reason: str = ""
     error: str = ""
@@ -69,10 +74,12 @@ class RequestRecord:
 
     def gaps_s(self) -> npt.NDArray[np.float64]:
         """Inter-token latencies; a chunk of k tokens counts as k gaps of 1/k."""
-        if len(self.chunk_times_s) < 2:
+        counts = np.asarray(self.chunk_tokens, dtype=np.int64)
+        times = np.asarray(self.chunk_times_s)[counts > 0]
+        counts = counts[counts > 0][1:]
+        if len(counts) == 0:
             return np.empty(0)
-        counts = np.maximum(np.asarray(self.chunk_tokens[1:], dtype=np.int64), 1)
-        return np.repeat(np.diff(np.asarray(self.chunk_times_s)) / counts, counts)
+        return np.repeat(np.diff(times) / counts, counts)
 
     def _latency(self, at_s: float) -> float:
         return math.inf if self.state == "failed" else at_s - self.scheduled_s

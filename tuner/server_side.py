@@ -61,13 +61,25 @@ class ServerSide:
             queue_bounds_s=_buckets(before, after),
         )
 
-    def queue_quantile_s(self, q: float) -> tuple[float, int]:
-        """(the q-quantile's bucket bound in seconds, samples): never interpolated."""
-        if not self.queue_bounds_s or self.queue_bounds_s[-1][1] <= 0:
-            return math.nan, 0
-        total = self.queue_bounds_s[-1][1]
-        bound = next(b for b, count in self.queue_bounds_s if count >= q * total)
-        return bound, int(total)
+    @property
+    def queue_count(self) -> int:
+        """Requests whose wait the histogram holds."""
+        return int(self.queue_bounds_s[-1][1]) if self.queue_bounds_s else 0
+
+    def queue_quantile_s(self, q: float) -> tuple[float, float, int]:
+        """(lower, upper bound of the q-quantile's bucket in seconds, samples): no interpolation."""
+        lower = 0.0
+        for bound, count in self.queue_bounds_s:
+            if count > 0 and count >= q * self.queue_count:
+                return lower, bound, self.queue_count
+            lower = bound
+        return math.nan, math.nan, 0
+
+    def queue_counts(self, bound_s: float) -> tuple[int, int]:
+        """How many waits are within bound_s: (for certain, at most)."""
+        certain = [count for bound, count in self.queue_bounds_s if bound <= bound_s]
+        possible = [count for bound, count in self.queue_bounds_s if bound >= bound_s]
+        return int(max(certain, default=0)), int(min(possible, default=self.queue_count))
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)

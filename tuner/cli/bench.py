@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.common import (
@@ -15,6 +16,7 @@ from tuner.cli.common import (
     print_json,
 )
 from tuner.errors import UserError
+from tuner.units import show
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement, Progress
@@ -41,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--duration", default=DEFAULT_DURATION, help="window (default %(default)s)")
     group.add_argument("--warmup", default=DEFAULT_WARMUP, help="not counted (default %(default)s)")
     group.add_argument("--max-requests", type=int, metavar="N", help="end after N requests")
+    group.add_argument(
+        "--request-timeout", default="10m", help="a longer request has failed (default %(default)s)"
+    )
     group.add_argument("--price-per-hour", type=float, metavar="$", help="for cost_per_mtok")
     group.add_argument("--no-store", action="store_true", help="keep nothing in the database")
     add_database_option(parser)
@@ -63,16 +68,20 @@ def run(args: argparse.Namespace) -> int:
     warmup_s = parse_duration_s(args.warmup, "--warmup", zero_allowed=True)
     if args.max_requests is not None and args.max_requests < 1:
         raise UserError(f"--max-requests must be at least 1, got {args.max_requests}")
+    timeout_s = parse_duration_s(args.request_timeout, "--request-timeout")
+    if args.price_per_hour is not None and not 0 < args.price_per_hour < math.inf:
+        raise UserError(f"--price-per-hour must be more than 0, got {args.price_per_hour:g}")
     database = _open_database(args)  # before the work, so that its faults cost nothing
     endpoint = Endpoint(base_url(url), args.model or "", args.api_key, args.api).probe()
     line = ProgressLine(quiet=args.quiet)
     made = measure(
         endpoint, workload, duration_s=duration_s, warmup_s=warmup_s, seed=args.seed,
-        max_requests=args.max_requests, slos=slos,
+        max_requests=args.max_requests, slos=slos, request_timeout_s=timeout_s,
+        price_per_hour=args.price_per_hour,
         on_progress=lambda progress: line.update(progress_text(progress)),
     )  # fmt: skip
     line.clear()
-    verdict = judge(slos, made, price_per_hour=args.price_per_hour)
+    verdict = judge(slos, made)
     measurement_id = _store(database, made, verdict, slos) if database is not None else None
     if args.json:
         print_json({**as_dict(made, verdict), "measurement_id": measurement_id})
@@ -88,7 +97,7 @@ def progress_text(progress: Progress) -> str:
     return (
         f"{phase} {progress.elapsed_s:4.0f}/{progress.total_s:.0f} s · in flight "
         f"{progress.in_flight} · done {progress.completed} · failed {progress.failed} · "
-        f"TTFT p95 {progress.ttft_p95_s * 1e3:.0f} ms · {progress.output_tps:.0f} tok/s (last 5 s)"
+        f"TTFT p95 {show(progress.ttft_p95_s, 's')} · {progress.output_tps:.0f} tok/s (last 5 s)"
     )
 
 

@@ -23,14 +23,15 @@ from tuner.workload import Workload
 from tuner.workload.content import Content
 
 TICK_S = 0.5
-MAX_SENDS_AHEAD = 100_000
+DRAIN_S = (5.0, 30.0)
 FAILURE_PAUSE_S = 0.1
 """A closed-loop client rests after a refusal, so that a server that refuses is not flooded."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """send_s: new requests are sent for this long; drain_s: how long the last may then take.
+    """send_s: new requests are sent for this long; drain_s: how long the last may then take, None
+    for half as long again as the slowest so far (within DRAIN_S).
 
     content_salt None makes the prompts' content fresh; bytes make it repeatable.
     """
@@ -39,7 +40,7 @@ class LoadPlan:
     workload: Workload
     seed: int
     send_s: float
-    drain_s: float = 5.0
+    drain_s: float | None = None
     request_timeout_s: float = 600.0
     content_salt: bytes | None = None
     max_requests: int | None = None
@@ -89,14 +90,24 @@ class _Generator:
             try:
                 await sender
                 if self._open:
-                    await asyncio.wait(self._open, timeout=plan.drain_s)
+                    await asyncio.wait(self._open, timeout=self._drain_s())
             finally:
-                for task in (ticker, sender, *self._open):
+                tasks = [ticker, sender, *self._open]
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(ticker, sender, *self._open, return_exceptions=True)
+                ends = await asyncio.gather(*tasks, return_exceptions=True)
                 self.result.ended_s = self.result.now_s()
+        for end in ends:  # requests record their failures: what is left is a fault of ours
+            if isinstance(end, Exception):
+                raise end
         self.result.records.sort(key=lambda record: record.index)
         return self.result
+
+    def _drain_s(self) -> float:
+        if self.plan.drain_s is not None:
+            return self.plan.drain_s
+        took = [r.end_s - r.sent_s for r in self.result.records if r.ok]
+        return min(DRAIN_S[1], max(DRAIN_S[0], 1.5 * max(took, default=0.0)))
 
     async def _send_all(self) -> None:
         if self.plan.workload.arrivals.closed:
@@ -153,8 +164,7 @@ class _Generator:
                 await asyncio.sleep(FAILURE_PAUSE_S)
 
     def _enough(self, index: int) -> bool:
-        limit = self.plan.max_requests
-        return index >= MAX_SENDS_AHEAD or (limit is not None and index >= limit)
+        return self.plan.max_requests is not None and index >= self.plan.max_requests
 
     def _start(self, record: RequestRecord) -> None:
         self.result.records.append(record)
@@ -163,6 +173,8 @@ class _Generator:
         task.add_done_callback(self._open.discard)
 
     async def _request(self, record: RequestRecord) -> None:
+        prompt_tokens, output_tokens, _ = self.content.lengths(record.index)
+        record.wanted_prompt_tokens, record.wanted_output_tokens = prompt_tokens, output_tokens
         body = orjson.dumps(self.content.body(record.index))
         record.sent_s = self.result.now_s()
         try:

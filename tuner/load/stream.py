@@ -15,6 +15,7 @@ import orjson
 from tuner.records import RequestRecord
 
 MAX_ERROR_CHARS = 300
+BROKEN_OFF = ("abort", "error")
 
 
 class StreamReader:
@@ -36,10 +37,12 @@ class StreamReader:
                 record.first_byte_s = now_s
             self._feed(data, now_s)
         record.end_s = time.monotonic() - self._began_s
+        self._feed(b"\n\n", record.end_s)  # a last event without its blank line still counts
         self._conclude()
 
     def _feed(self, data: bytes, now_s: float) -> None:
-        self._buffer += data.replace(b"\r\n", b"\n")
+        # Joined before it is replaced: a line end may be cut in two by the transport.
+        self._buffer = (self._buffer + data).replace(b"\r\n", b"\n")
         *events, self._buffer = self._buffer.split(b"\n\n")
         for event in events:
             for line in event.split(b"\n"):
@@ -55,10 +58,15 @@ class StreamReader:
         except orjson.JSONDecodeError:
             self._fail(f"the stream holds something else than JSON: {payload[:80]!r}")
             return
-        if not isinstance(message, dict):
-            return
-        if message.get("error"):
-            self._fail(f"error in the stream: {str(message['error'])[:MAX_ERROR_CHARS]}")
+        try:
+            self._message(message, now_s)
+        except (AttributeError, TypeError, ValueError):
+            self._fail(f"the stream holds an event of unknown shape: {payload[:80]!r}")
+
+    def _message(self, message: dict[str, Any], now_s: float) -> None:
+        if message.get("error") or message.get("object") == "error":
+            error = message.get("error") or message.get("message")
+            self._fail(f"error in the stream: {str(error)[:MAX_ERROR_CHARS]}")
             return
         if usage := message.get("usage"):
             self._usage = usage
@@ -84,7 +92,9 @@ class StreamReader:
         record = self.record
         if record.error:
             return
-        if not record.chunk_times_s:
+        if record.finish_reason in BROKEN_OFF:
+            self._fail(f"the server ended the answer with finish_reason {record.finish_reason!r}")
+        elif not record.chunk_times_s:
             self._fail("the answer is empty")
         elif not record.finish_reason and not self._done:
             self._fail("the stream ended before its end (no finish_reason, no [DONE])")
@@ -97,6 +107,7 @@ class StreamReader:
         chunks = len(record.chunk_times_s)
         record.prompt_tokens = int(usage.get("prompt_tokens") or 0)
         record.output_tokens = int(usage.get("completion_tokens") or chunks)
+        record.counted_by_server = bool(usage.get("completion_tokens"))
         spread_tokens(record)
 
     def _fail(self, error: str) -> None:
@@ -105,8 +116,8 @@ class StreamReader:
 
 
 def spread_tokens(record: RequestRecord) -> None:
-    """Spread the usage's token count evenly over the chunks when they differ."""
+    """Spread the server's token count evenly over the chunks, so that their sum is the count."""
     chunks, tokens = len(record.chunk_times_s), record.output_tokens
-    if chunks and tokens > chunks:
-        whole, rest = divmod(tokens, chunks)
-        record.chunk_tokens = [whole + (i < rest) for i in range(chunks)]
+    if chunks and tokens != chunks:
+        ends = [-(-(i + 1) * tokens // chunks) for i in range(chunks)]  # rounded up: the first ≥ 1
+        record.chunk_tokens = [end - start for start, end in zip([0, *ends], ends, strict=False)]

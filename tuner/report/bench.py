@@ -57,6 +57,7 @@ def _verdict_lines(made: Measurement, verdict: Verdict) -> list[str]:
     lines = [f"generator lag p99 {show(made.lag_p99_s, 's')}"]
     if made.invalid_reason:
         lines.append(f"INVALID: {made.invalid_reason}")
+    lines += [f"note: {note}" for note in made.notes]
     for clause in verdict.clauses:
         value = show(clause.estimate.value, clause.estimate.unit)
         reason = f" · {clause.reason}" if clause.reason else ""
@@ -65,4 +66,7 @@ def _verdict_lines(made: Measurement, verdict: Verdict) -> list[str]:
         )
     for reason, count in made.summary_dict()["failures"]:
         lines.append(f"✘ {count} × {reason}")
+    if verdict.clauses or verdict.state == "fail":
+        because = f": {verdict.reason}" if verdict.reason else ""
+        lines.append(f"verdict: {verdict.state}{because}")
     return lines

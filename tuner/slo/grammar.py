@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tuner.errors import UserError
-from tuner.slo.names import BY_ANY_NAME, OTHER_UNITS, TIME_UNITS_S, SloMetric
+from tuner.slo.names import BY_ANY_NAME, METRICS, OTHER_UNITS, TIME_UNITS_S, SloMetric
 
 Op = Literal["<", "<=", ">", ">="]
 
@@ -26,7 +26,7 @@ _OPERATOR = re.compile(r"<=|>=|≤|≥|<|>|==|=|!=")
 _CALL = re.compile(r"\s*([\w.]+)\s*\(\s*([\w.]+)\s*\)\s*$")
 _NAME = re.compile(r"\s*([\w.]+?)\s*(?::\s*([\w.]+))?\s*$")
 _VALUE = re.compile(
-    r"\s*\$?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf\w*))", re.I
+    r"\s*(\$?)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf\w*))", re.IGNORECASE
 )
 _STAT = re.compile(r"(mean|avg|median|min|max|p\d+(?:\.\d+)?)$", re.IGNORECASE)
 _OPS: dict[str, Op] = {"<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">="}
@@ -36,7 +36,8 @@ class SloSyntaxError(UserError):
     """An --slo that cannot be read: message, text and a caret under the fault."""
 
     def __init__(self, text: str, at: int, message: str) -> None:
-        super().__init__(f"--slo: {message}\n  {text}\n  {' ' * max(0, at)}^")
+        shown = re.sub(r"\s", " ", text)  # a tab or newline would move the caret off its fault
+        super().__init__(f"--slo: {message}\n  {shown}\n  {' ' * max(0, at)}^")
         self.at = at
 
 
@@ -101,7 +102,7 @@ class SloSet:
         return bounds
 
 
-_PER_REQUEST = {metric.name for metric in BY_ANY_NAME.values() if metric.per_request}
+_PER_REQUEST = {metric.name for metric in METRICS.values() if metric.per_request}
 
 
 def parse_slos(texts: Sequence[str]) -> SloSet:
@@ -162,7 +163,7 @@ def _parse_metric(text: str, start: int, part: str) -> tuple[SloMetric, str]:
             if _STAT.match(tail):
                 name, stat = head, tail
     else:
-        raise SloSyntaxError(text, start, 'no metric name; write for example "ttft_p95<500ms"')
+        raise SloSyntaxError(text, start, _not_a_metric(part))
     metric = BY_ANY_NAME.get(name.lower())
     if metric is None:
         raise SloSyntaxError(text, at, _unknown_name(name))
@@ -194,12 +195,15 @@ def _parse_bound(text: str, start: int, part: str, metric: SloMetric) -> float:
     number = _VALUE.match(part)
     if number is None:
         raise SloSyntaxError(text, start, f"no number after the operator{_example(metric)}")
-    value = float(number.group(1))
-    at = start + number.start(1)
+    if number.group(1) and metric.unit != "$":
+        raise SloSyntaxError(text, start + number.start(1), f"{metric.name} is not a price")
+    value = float(number.group(2))
+    at = start + number.start(2)
     if not math.isfinite(value) or value < 0:
-        raise SloSyntaxError(text, at, f"{number.group(1)} cannot be a bound; give a number ≥ 0")
-    unit = part[number.end() :].strip()
-    value *= _factor(text, start + number.end(), unit, metric)
+        raise SloSyntaxError(text, at, f"{number.group(2)} cannot be a bound; give a number ≥ 0")
+    rest = part[number.end() :]
+    unit_at = start + number.end() + len(rest) - len(rest.lstrip())
+    value *= _factor(text, unit_at, rest.strip(), metric)
     if metric.unit == "share" and value > 1:
         raise SloSyntaxError(text, at, f"{metric.name} is at most 100 % (or a fraction up to 1)")
     return value
@@ -230,18 +234,21 @@ def _refuse_contradiction(earlier: list[Clause], new: Clause, text: str, at: int
                 )
         else:
             low, high = (new, clause) if clause.upper else (clause, new)
-            if low.bound >= high.bound:
+            touching = low.bound == high.bound and low.op == ">=" and high.op == "<="
+            if low.bound >= high.bound and not touching:
                 raise SloSyntaxError(text, at, f"{low.text!r} and {high.text!r} cannot both hold")
 
 
 def _unknown_name(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), BY_ANY_NAME, n=1, cutoff=0.4)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"{name!r} is no known metric{hint} Known: {', '.join(sorted(_canonical()))}"
+    hint = f"; did you mean {close[0]}?" if close else "."
+    return f"{name!r} is no known metric{hint} Known: {', '.join(METRICS)}"
 
 
-def _canonical() -> set[str]:
-    return {metric.name for metric in BY_ANY_NAME.values()}
+def _not_a_metric(part: str) -> str:
+    if part.strip():
+        return f'{part.strip()!r} is no metric; write for example "ttft_p95<500ms"'
+    return 'the metric before the operator is missing; write for example "ttft_p95<500ms"'
 
 
 def _unknown_stat(stat: str) -> str:

@@ -77,7 +77,10 @@ def judge(
     price_per_hour: float | None = None,
     accuracy: Estimate | None = None,
 ) -> Verdict:
-    """The verdict on a measurement; without clauses an error-free run passes."""
+    """The verdict on a measurement; without clauses a run with one good answer passes.
+
+    price_per_hour overrides the measurement's own; accuracy is the share of a quality check.
+    """
     clauses = tuple(
         _judge_clause(clause, slos, made, price_per_hour, accuracy) for clause in slos.clauses
     )
@@ -103,9 +106,8 @@ def _judge_clause(
     if clause.metric == "accuracy":
         estimate = accuracy or Estimate.missing("share", "accuracy was not measured: --quality")
         return _by_interval(clause, estimate)
-    estimate = figures.figure(
-        made.records, made.window_s, clause.key, slos, price_per_hour=price_per_hour
-    )
+    price = made.price_per_hour if price_per_hour is None else price_per_hour
+    estimate = figures.figure(made.records, made.window_s, clause.key, slos, price_per_hour=price)
     if clause.quantile is not None and estimate.measured:
         return _by_exceedance(clause, clause.quantile, made, estimate)
     return _by_interval(clause, estimate)
@@ -114,44 +116,62 @@ def _judge_clause(
 def _by_exceedance(
     clause: Clause, q: float, made: Measurement, estimate: Estimate
 ) -> ClauseVerdict:
-    """The quantile test; counts are scaled where samples depend on each other."""
+    """The quantile test on the samples that miss the bound, for certain and at most."""
     inside = made.in_window
     known, at_least = figures.latencies(
         inside, clause.metric, figures.cut_off_s(made.records, made.window_s)
     )
-    over = (
-        int((~_holds(clause, known)).sum()) if clause.upper else int((known < clause.bound).sum())
-    )
-    censored_over = int((at_least > clause.bound).sum())
-    undecided = len(at_least) - censored_over
-    n = len(known) + len(at_least)
-    scale = 1.0
+    n, effective_n = len(known) + len(at_least), float(len(known) + len(at_least))
     if clause.metric == "itl":
-        groups = [gaps for gaps in (r.gaps_s() for r in inside) if len(gaps)]
-        scale = min(1.0, cluster_effective_n(groups, clause.bound) / max(1, n))
+        effective_n = cluster_effective_n(figures.gap_groups(inside), clause.bound)
+    missing = int((~_holds(clause, known)).sum())
+    unknown = int(_holds(clause, at_least).sum())
     if clause.upper:
-        worst = over + censored_over + undecided
-        passing = exceedance_test(n * scale, math.ceil(worst * scale), q) == "below"
-        failing = exceedance_test(n * scale, (over + censored_over) * scale // 1, q) == "above"
-    else:
-        above = n - over
-        passing = exceedance_test(n * scale, above * scale // 1, q) == "above"
-        failing = exceedance_test(n * scale, math.ceil(above * scale), q) == "below"
+        certain, possible = missing + len(at_least) - unknown, missing + len(at_least)
+    else:  # a lower bound that what was seen already meets stays met
+        certain, possible = missing, missing + len(at_least) - unknown
+    return _tested(clause, q, estimate, (certain, possible), n, effective_n)
+
+
+def _tested(
+    clause: Clause,
+    q: float,
+    estimate: Estimate,
+    missing: tuple[int, int],
+    n: int,
+    effective_n: float,
+) -> ClauseVerdict:
+    """missing: how many of n samples miss the bound (for certain, at most). Dependent samples count
+    as effective_n of them, rounded against the answer."""
+    certain, possible = missing
     margin = _margin(clause, estimate.value)
+    m = max(1, min(n, math.floor(effective_n)))
+    few, many = math.floor(certain * m / n), math.ceil(possible * m / n)
+    if clause.upper:
+        passing = exceedance_test(m, many, q) == "below"
+        failing = exceedance_test(m, few, q) == "above"
+    else:
+        passing = exceedance_test(m, m - many, q) == "above"
+        failing = exceedance_test(m, m - few, q) == "below"
     if passing or failing:
         return ClauseVerdict(clause, "pass" if passing else "fail", estimate, margin)
-    return ClauseVerdict(clause, "inconclusive", estimate, margin, _needs(n, over, q))
+    return ClauseVerdict(clause, "inconclusive", estimate, margin, _needs(clause, n, m, many, q))
 
 
 def _holds(clause: Clause, values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-    return values < clause.bound if clause.op == "<" else values <= clause.bound
+    if clause.upper:
+        return values < clause.bound if clause.op == "<" else values <= clause.bound
+    return values > clause.bound if clause.op == ">" else values >= clause.bound
 
 
-def _needs(n: int, over: int, q: float) -> str:
-    more = samples_needed(n, over, q)
+def _needs(clause: Clause, n: int, m: int, missing: int, q: float) -> str:
+    """missing of m effective samples (n observed) miss the bound."""
+    seen = f"{missing * n // m} of {n} samples miss the bound"
+    more = samples_needed(m, missing if clause.upper else m - missing, q)
     if more is None:
-        return f"{over} of {n} samples are over the bound: too close to it to decide"
-    return f"{over} of {n} samples are over the bound: needs about {more} more requests"
+        return f"{seen}: too close to it to decide"
+    what = "more requests" if clause.metric != "itl" else "more independent gaps"
+    return f"{seen}: needs about {more} {what}"
 
 
 def _by_interval(clause: Clause, estimate: Estimate) -> ClauseVerdict:
@@ -166,25 +186,36 @@ def _by_interval(clause: Clause, estimate: Estimate) -> ClauseVerdict:
         return ClauseVerdict(clause, "pass", estimate, margin)
     if not low_holds and not high_holds and not clause.holds(estimate.value):
         return ClauseVerdict(clause, "fail", estimate, margin)
-    return ClauseVerdict(
-        clause, "inconclusive", estimate, margin, "the interval reaches over the bound"
-    )
+    if clause.metric == "error_rate" and clause.bound == 0:
+        # No interval of a share lies wholly at 0: "no errors" can only mean "none was seen".
+        state: VerdictState = "pass" if clause.holds(estimate.value) else "fail"
+        return ClauseVerdict(clause, state, estimate, margin)
+    return ClauseVerdict(clause, "inconclusive", estimate, margin, _open_interval(estimate))
+
+
+def _open_interval(estimate: Estimate) -> str:
+    """Why an interval does not decide, and for shares about how much more would."""
+    reason = "the 95 % interval reaches over the bound"
+    return f"{reason}: needs more requests" if estimate.unit == "share" else f"{reason}: run longer"
 
 
 def _judge_queue(clause: Clause, made: Measurement) -> ClauseVerdict:
-    """From the server's own histogram: bucket bounds, so only ever an upper bound is known."""
+    """From the server's own histogram, which knows a wait only up to its bucket."""
     server = made.server
     if server is None or server.queue_mean_s is None:
         return _by_interval(clause, Estimate.missing("s", "the server exports no queue time"))
     if clause.quantile is None:
-        value, n = server.queue_mean_s, int(server.finished or 0)
         if clause.stat != "mean":
-            return _by_interval(clause, Estimate.missing("s", f"no {clause.stat} from a histogram"))
-    else:
-        value, n = server.queue_quantile_s(clause.quantile)
-    return _by_interval(
-        clause, Estimate(value, value, value, n, "s", "server's histogram, bucket bound")
-    )
+            return _by_interval(clause, Estimate.missing("s", f"no {clause.stat} in a histogram"))
+        mean, n = server.queue_mean_s, server.queue_count
+        return _by_interval(clause, Estimate(mean, mean, mean, n, "s", "server's sum and count"))
+    low, high, n = server.queue_quantile_s(clause.quantile)
+    estimate = Estimate(high, low, high, n, "s", "server's histogram, whole bucket")
+    if n == 0:
+        return _by_interval(clause, Estimate.missing("s", "no request finished queueing"))
+    within, maybe = server.queue_counts(clause.bound)
+    missing = (n - maybe, n - within) if clause.upper else (within, maybe)
+    return _tested(clause, clause.quantile, estimate, missing, n, n)
 
 
 def _margin(clause: Clause, value: float) -> float:

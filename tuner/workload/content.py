@@ -1,7 +1,7 @@
 """Prompts of a wanted length whose tokens no earlier measurement has sent.
 
-Token-id prompts have their exact length. As text, a word of the list below is about 1.3 tokens
-with the vocabularies of today's models; the real count is taken from the server's usage.
+Token-id prompts have their exact length. Text gets as many words as the endpoint's probe found to
+make up the wanted tokens; the real counts are taken from the server's usage.
 """
 
 from __future__ import annotations
@@ -11,17 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tuner.endpoint import Endpoint
+from tuner.endpoint import HIGHEST_ID, LOWEST_ID, Endpoint
 from tuner.workload.model import Workload
-
-LOWEST_ID, HIGHEST_ID = 1_000, 30_000
-"""Inside the vocabulary of every supported model and above its control tokens."""
-
-TOKENS_PER_WORD = 1.3
-_SYLLABLES = (
-    "ba", "co", "di", "fen", "gor", "hal", "in", "ka", "lo", "mar", "ne", "os", "pel", "ra", "sul",
-    "ti", "ul", "ver", "wen", "yo",
-)  # fmt: skip
+from tuner.workload.text import words
 
 
 class Content:
@@ -35,9 +27,18 @@ class Content:
         self.seed = seed
         self._salt = list(os.urandom(8) if salt is None else salt)
 
+    def lengths(self, index: int) -> tuple[int, int, int]:
+        """(prompt tokens, output tokens, prefix group), cut to what the server's context holds."""
+        prompt, output, group = self.workload.lengths(self.seed, index)
+        longest = self.endpoint.max_model_len
+        if longest is not None:
+            output = max(1, min(output, longest - 1))
+            prompt = max(1, min(prompt, longest - output))
+        return prompt, output, group
+
     def body(self, index: int) -> dict[str, Any]:
         """The JSON body of the index-th request."""
-        prompt_tokens, output_tokens, group = self.workload.lengths(self.seed, index)
+        prompt_tokens, output_tokens, group = self.lengths(index)
         body: dict[str, Any] = {
             "model": self.endpoint.model,
             "max_tokens": output_tokens,
@@ -47,12 +48,12 @@ class Content:
         }
         if self.endpoint.forced_lengths:
             body |= {"ignore_eos": True, "min_tokens": output_tokens}
-        shared = self.workload.shared_prefix
-        prompt = self._ids((0, group), shared) + self._ids((1, index), prompt_tokens - shared)
+        shared = self._ids((0, group), min(self.workload.shared_prefix, prompt_tokens - 1))
+        own = self._ids((1, index), prompt_tokens - len(shared))
         if self.endpoint.api == "chat":
-            body["messages"] = [{"role": "user", "content": _words(prompt)}]
+            body["messages"] = [{"role": "user", "content": self._text(shared, own)}]
         else:
-            body["prompt"] = prompt if self.endpoint.token_ids else _words(prompt)
+            body["prompt"] = shared + own if self.endpoint.token_ids else self._text(shared, own)
         return body
 
     def _ids(self, key: tuple[int, int], count: int) -> list[int]:
@@ -60,8 +61,10 @@ class Content:
         ids: list[int] = rng.integers(LOWEST_ID, HIGHEST_ID, count).tolist()
         return ids
 
-
-def _words(ids: list[int]) -> str:
-    count = max(1, round(len(ids) / TOKENS_PER_WORD))
-    base = len(_SYLLABLES)
-    return " ".join(_SYLLABLES[i % base] + _SYLLABLES[i // base % base] for i in ids[:count])
+    def _text(self, shared: list[int], own: list[int]) -> str:
+        """Shared words first; the chat template's own tokens are taken off the rest."""
+        per_word = self.endpoint.tokens_per_word
+        head = words(shared, round(len(shared) / per_word))
+        own_tokens = len(own) - self.endpoint.template_tokens
+        tail = words(own, max(1, round(own_tokens / per_word)))
+        return f"{head} {tail}" if head else tail

@@ -13,7 +13,7 @@ from tuner.errors import UserError
 
 Kind = Literal["fixed", "uniform", "normal", "lognormal"]
 _RANGE = re.compile(r"(\d+)\.\.(\d+)$")
-_CALL = re.compile(r"(normal|lognormal)\((\d+(?:\.\d+)?)[;/ ]\s*(\d+(?:\.\d+)?)\)$")
+_CALL = re.compile(r"(normal|lognormal)\(\s*(\d+(?:\.\d+)?)\s*[,;/ ]\s*(\d*\.?\d+)\s*\)$")
 MAX_TOKENS = 1_000_000
 
 
@@ -47,11 +47,11 @@ class Lengths:
             return f"{self.a:g}"
         if self.kind == "uniform":
             return f"{self.a:g}..{self.b:g}"
-        return f"{self.kind}({self.a:g};{self.b:g})"
+        return f"{self.kind}({self.a:g},{self.b:g})"
 
 
 def parse_lengths(text: str, what: str) -> Lengths:
-    """`256`, `128..512`, `normal(256;40)`, `lognormal(256;0.5)`. Raises UserError."""
+    """`256`, `128..512`, `normal(256,40)`, `lognormal(256,0.5)`. Raises UserError."""
     text = text.strip()
     if text.isdigit():
         lengths = Lengths("fixed", float(text))
@@ -64,8 +64,8 @@ def parse_lengths(text: str, what: str) -> Lengths:
         lengths = Lengths(kind, float(found.group(2)), float(found.group(3)))
     else:
         raise UserError(
-            f"--workload: {what}={text} is no length; write 256, 128..512, normal(256;40) or "
-            "lognormal(256;0.5)"
+            f"--workload: {what}={text} is no length; write 256, 128..512, normal(256,40) or "
+            "lognormal(256,0.5)"
         )
     if lengths.a < 1 or lengths.mean > MAX_TOKENS:
         raise UserError(f"--workload: {what}={text}: lengths are 1 to {MAX_TOKENS} tokens")

@@ -7,6 +7,7 @@ Content is fresh for every measurement, so that a warm prefix cache cannot flatt
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,16 +18,17 @@ from tuner.workload.arrivals import Arrivals
 from tuner.workload.lengths import Lengths, parse_lengths
 
 PRESETS: dict[str, str] = {
-    "chat": "prompt=lognormal(200;0.8),output=lognormal(150;0.6),shared_prefix=100",
-    "rag": "prompt=normal(1500;400),output=lognormal(120;0.5),shared_prefix=200",
-    "summarize": "prompt=normal(1200;300),output=normal(150;30)",
-    "code": "prompt=lognormal(600;0.7),output=lognormal(60;0.8)",
-    "agent": "prompt=lognormal(1000;0.6),output=lognormal(80;0.7),shared_prefix=600",
+    "chat": "prompt=lognormal(200,0.8),output=lognormal(150,0.6),shared_prefix=100",
+    "rag": "prompt=normal(1500,400),output=lognormal(120,0.5),shared_prefix=200",
+    "summarize": "prompt=normal(1200,300),output=normal(150,30)",
+    "code": "prompt=lognormal(600,0.7),output=lognormal(60,0.8)",
+    "agent": "prompt=lognormal(1000,0.6),output=lognormal(80,0.7),shared_prefix=600",
     "offline": "prompt=256,output=128,concurrency=64",
 }
 """Shapes of common use. Their figures are slotune's own round numbers, to be replaced by yours."""
 
 DEFAULT = "prompt=256,output=64,concurrency=16"
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")
 _KEYS = (
     "prompt", "output", "shared_prefix", "prefix_groups", "concurrency", "rate", "arrivals",
     "burstiness",
@@ -63,6 +65,11 @@ class Workload:
             parts.append(f"prefix_groups={self.prefix_groups}")
         return ",".join([*parts, str(self.arrivals)])
 
+    @classmethod
+    def parse(cls, text: str | None) -> Workload:
+        """`"prompt=256,output=64,concurrency=16"`, `"chat,rate=2"`; None: the default."""
+        return parse_workload(text)
+
     def as_dict(self) -> dict[str, Any]:
         return {"text": str(self)}
 
@@ -91,7 +98,7 @@ def parse_workload(text: str | None) -> Workload:
 
 def _values(text: str) -> dict[str, str]:
     values: dict[str, str] = {}
-    for part in (piece.strip() for piece in text.split(",")):
+    for part in (piece.strip() for piece in _OUTER_COMMA.split(text)):
         key, equals, value = part.partition("=")
         key = key.strip().lower()
         if not equals and key in PRESETS:
