@@ -25,18 +25,20 @@ def time_series(
     bound: float | None = None,
     top: float | None = None,
     height: int = 130,
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     """Lines over time from zero up; bound (in data units) draws the SLO as a dashed rule."""
     rows = [
-        {"time": pd.Timestamp(at_s, unit="s", tz="UTC"), "value": value * scale, "series": name}
-        if value is not None
-        else {"time": pd.Timestamp(at_s, unit="s", tz="UTC"), "value": None, "series": name}
+        {
+            "time": pd.Timestamp(at_s, unit="s", tz="UTC"),
+            "value": None if value is None else value * scale,
+            "series": name,
+        }
         for name, points in series.items()
         for at_s, value in points
     ]
     frame = pd.DataFrame(rows, columns=["time", "value", "series"])
     names = list(series)
-    highest = max((row["value"] for row in rows if row["value"] is not None), default=0.0)
+    highest = max((v for points in series.values() for _, v in points if v is not None), default=0)
     top = 1.0 if top is None and not highest and not bound else top
     domain = alt.Undefined if top is None else [0, top]
     base = alt.Chart(frame).encode(
@@ -45,7 +47,7 @@ def time_series(
             "value:Q",
             title=None,
             scale=alt.Scale(zero=True, domain=domain, nice=True),
-            axis=alt.Axis(tickCount=3, format="~s"),
+            axis=alt.Axis(tickCount=3, format=",.3~g"),
         ),
         color=alt.Color(
             "series:N",
@@ -92,7 +94,7 @@ OUTCOME_SHAPES = {
 
 def study_history(
     found: Sequence[Point], objective: Objective, baseline: float | None, *, height: int = 260
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     """Objective by measurement with intervals; runs without a result lie on the axis as crosses."""
     scale = 1e3 if objective.unit == "s" else 100.0 if objective.unit == "ratio" else 1.0
     unit = {"s": "ms", "ratio": "%"}.get(objective.unit, objective.unit)

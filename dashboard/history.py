@@ -31,6 +31,11 @@ _VERDICTS: dict[str, Outcome] = {
 }
 
 
+def unit_of(figure: str) -> str:
+    """Latencies, in seconds, are all that the table does not name."""
+    return UNITS.get(figure, "s")
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A figure with its interval in the unit's base (seconds, ratio, tok/s); None: not known."""
@@ -53,7 +58,6 @@ class Point:
     config: Mapping[str, Any]
     objective: Estimate
     figures: Mapping[str, Estimate]
-    clauses: Sequence[Mapping[str, Any]]
     reason: str
     started_at_s: float
     duration_s: float | None
@@ -68,7 +72,7 @@ class Objective:
 
     @property
     def unit(self) -> str:
-        return UNITS.get(self.metric, "s")
+        return unit_of(self.metric)
 
     def better(self, a: float, b: float) -> bool:
         return a > b if self.maximize else a < b
@@ -134,7 +138,6 @@ def _point(order: int, row: Measurement, objective: Objective) -> Point:
     found = figures.get(objective.metric, Estimate(None)) if measured else Estimate(None)
     if found.value is not None and not math.isfinite(found.value):
         found = Estimate(None)  # most requests failed: a latency of infinity is no score
-    clauses = [c for c in (row.verdict or {}).get("clauses", ()) if isinstance(c, Mapping)]
     return Point(
         order=order,
         measurement_id=row.id,
@@ -143,8 +146,7 @@ def _point(order: int, row: Measurement, objective: Objective) -> Point:
         config=row.config,
         objective=found,
         figures=figures,
-        clauses=clauses,
-        reason=_reason(row, outcome, clauses),
+        reason=_reason(row, outcome),
         started_at_s=row.started_at_s,
         duration_s=row.duration_s,
     )
@@ -155,15 +157,27 @@ def _outcome(row: Measurement) -> Outcome:
         return "invalid"
     if row.state != "ok":
         return "failed"
-    return _VERDICTS.get(str((row.verdict or {}).get("state", "")), "unjudged")
+    return outcome_of(row.verdict or {})
 
 
-def _reason(row: Measurement, outcome: Outcome, clauses: Sequence[Mapping[str, Any]]) -> str:
+def outcome_of(verdict: Mapping[str, Any]) -> Outcome:
+    """A verdict that asked for nothing judges nothing."""
+    if not verdict.get("clauses"):
+        return "unjudged" if verdict.get("state") != "fail" else "infeasible"
+    return _VERDICTS.get(str(verdict.get("state", "")), "unjudged")
+
+
+def _reason(row: Measurement, outcome: Outcome) -> str:
     if outcome in ("failed", "invalid"):
         kind = f" ({row.failure_kind})" if row.failure_kind else ""
         return f"{row.failure_reason or row.state}{kind}"
-    unmet = [c for c in clauses if c.get("state") != "pass"]
-    return "; ".join(_unmet(clause) for clause in unmet)
+    return unmet_text(row.verdict or {})
+
+
+def unmet_text(verdict: Mapping[str, Any]) -> str:
+    """Every clause that is not met, with its figure; "" where all are."""
+    unmet = [c for c in verdict.get("clauses", ()) if c.get("state") != "pass"]
+    return "; ".join([_unmet(clause) for clause in unmet] or [str(verdict.get("reason") or "")])
 
 
 def _unmet(clause: Mapping[str, Any]) -> str:

@@ -9,12 +9,13 @@ import time
 
 import streamlit as st
 
-from dashboard import charts, live, markup
+from dashboard import live, markup
 from dashboard.connect import metric_source
 from dashboard.format import duration, number, provenance, scaled, show
 from dashboard.judge import LatencySlo, latency_slos, unjudged
 from dashboard.live import Snapshot
 from dashboard.settings import current
+from dashboard.views import live_charts
 from storage.sources.base import MetricSource, Reading
 
 WINDOWS_S = {"1 min": 60.0, "5 min": 300.0, "15 min": 900.0}
@@ -57,7 +58,7 @@ def page() -> None:
         return
     window_s = _window(source)
     st.fragment(_figures, run_every=current().refresh_s)(source, window_s)
-    st.fragment(_charts, run_every=max(5.0, current().refresh_s))(source, window_s)
+    st.fragment(live_charts.draw, run_every=max(5.0, current().refresh_s))(source, window_s)
 
 
 def _window(source: MetricSource) -> float:
@@ -223,72 +224,3 @@ def _attained(latency: live.Latency, slo: LatencySlo) -> str:
         return "–"
     low, high = (scaled(edge, "ratio")[0] for edge in share)
     return f"{low} %" if low == high else f"{low}–{high} %"
-
-
-def _charts(source: MetricSource, window_s: float) -> None:
-    watched = live.Watched(source)
-    if current().prometheus and not watched.status.up and not watched.names:
-        return  # the figures above say why; every range would wait for its own time-out
-    span_s = max(300.0, 3 * window_s)
-    rate_window_s = max(15.0, 4 * source.scrape_interval_s)
-    slos = latency_slos(current().slos)
-
-    def points(signal: str, q: float | None = None) -> charts.Points:
-        return live.chart_points(watched, signal, span_s=span_s, window_s=rate_window_s, q=q)
-
-    def bound(name: str) -> float | None:
-        return next((slo.bound_s for slo in slos if slo.name == name), None)
-
-    specs = [
-        ("Requests", "req, now", {"running": points("running"), "waiting": points("waiting")}, {}),
-        ("KV cache in use", "%", {"KV": points("kv_usage")}, {"scale": 100.0, "top": 100.0}),
-        (
-            "Token rate",
-            "tok/s",
-            {"prompt": points("prompt_tokens"), "generated": points("generation_tokens")},
-            {},
-        ),
-        (
-            "TTFT",
-            "ms",
-            {"p50": points("ttft", 0.5), "p95": points("ttft", 0.95)},
-            {"scale": 1e3, "bound": bound("ttft")},
-        ),
-        (
-            "ITL",
-            "ms",
-            {"p50": points("itl", 0.5), "p95": points("itl", 0.95)},
-            {"scale": 1e3, "bound": bound("itl")},
-        ),
-        ("Preemptions", "events/s", {"preemptions": points("preemptions")}, {}),
-    ]
-    st.html(
-        markup.heading(
-            f"Last {duration(span_s)}",
-            f"rates and quantiles over a sliding {duration(rate_window_s)}; "
-            "gaps: nothing measured; dashed: SLO",
-        )
-    )
-    columns = [column for _ in range(2) for column in st.columns(3)]
-    for column, (title, unit, series, options) in zip(columns, specs, strict=True):
-        with column:
-            _chart(title, unit, series, options)
-
-
-def _chart(
-    title: str, unit: str, series: dict[str, charts.Points], options: dict[str, float | None]
-) -> None:
-    measured = any(value is not None for points in series.values() for _, value in points)
-    with st.container(border=True, key=f"panel-{title.lower().replace(' ', '-')}"):
-        st.html(
-            f'<div class="charttitle"><b>{markup.escape(title)}</b>'
-            f"<span>{markup.escape(unit)}</span></div>"
-        )
-        if not measured:
-            st.html('<div class="emptychart">nothing measured</div>')
-            return
-        st.altair_chart(
-            charts.time_series(series, unit, **options),  # type: ignore[arg-type]
-            width="stretch",
-            key=f"chart-{title}",
-        )

@@ -5,38 +5,23 @@ The page never holds a session open between ticks, so it cannot be in a running 
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from dashboard import charts, history, markup
+from dashboard.answer import answer_of
 from dashboard.connect import Unavailable, database
-from dashboard.format import duration, interval, quantity
+from dashboard.format import duration, quantity
 from dashboard.history import Objective, Point
+from dashboard.views import comparison
 from storage import Database, Study
 
 STATE_TONES = {"running": "info", "done": "good", "stopped": "warn", "failed": "bad"}
-OUTCOME_TONES = {
-    "feasible": "good",
-    "infeasible": "bad",
-    "inconclusive": "warn",
-    "unjudged": "neutral",
-    "failed": "bad",
-    "invalid": "neutral",
-}
 RUNNING_REFRESH_S = 3.0
 IDLE_REFRESH_S = 15.0
-FIGURES = {
-    "output_tps": "Output tokens",
-    "total_tps": "Prompt and output tokens",
-    "rps": "Requests completed",
-    "goodput": "Requests within the SLOs",
-    "error_rate": "Errors",
-    "attainment": "Share within the SLOs",
-}
 
 
 def page() -> None:
@@ -99,25 +84,24 @@ def _list_row(opened: Database, study: Study) -> list[str]:
         duration(end_s - study.created_at_s),
         f"{len(found)}{failed}",
         markup.escape(study.objective or "–"),
-        markup.escape(slo_text(study.slos) or "–"),
-        _outcome_text(study, found, objective),
+        markup.escape(study.slos or "–"),
+        _answer_text(study, found, objective),
     ]
 
 
-def _outcome_text(study: Study, found: Sequence[Point], objective: Objective) -> str:
+def _answer_text(study: Study, found: Sequence[Point], objective: Objective) -> str:
+    answer = answer_of(study, found, objective)
+    if study.result:
+        config = answer.best.config if answer.best else {}
+        text = markup.escape(history.config_text(config) if config else answer.reason)
+        return f'{markup.pill(answer.title, answer.tone)} <span class="sub">{text}</span>'
     best = history.best_so_far(found, objective)
     if best is None:
-        return '<span class="sub">no configuration met the SLOs</span>' if found else "–"
-    figure = quantity(best.objective.value, objective.unit)
-    word = "best so far" if study.state == "running" else "best"
+        return f'<span class="sub">{"nothing meets the SLOs so far" if found else "–"}</span>'
     return (
-        f'{markup.escape(figure)} <span class="sub">{word}: '
-        f"{markup.escape(history.config_text(best.config))}</span>"
+        f"{markup.escape(quantity(best.objective.value, objective.unit))} "
+        f'<span class="sub">best so far: {markup.escape(history.config_text(best.config))}</span>'
     )
-
-
-def slo_text(slos: Any) -> str:
-    return slos if isinstance(slos, str) else ", ".join(slos or ())
 
 
 def _study(opened: Database, study_id: int) -> None:
@@ -135,7 +119,8 @@ def _study(opened: Database, study_id: int) -> None:
         st.html(markup.message("No measurement yet", text, "info"))
         return
     _chart(found, objective)
-    _comparison(study, found, objective)
+    answer = answer_of(study, found, objective)
+    comparison.draw(answer, objective, running=study.state == "running")
     _without_result(found)
     _all_measurements(found, objective)
 
@@ -143,7 +128,8 @@ def _study(opened: Database, study_id: int) -> None:
 def _facts(study: Study) -> str:
     pairs = [
         ("objective", markup.escape(study.objective or "–")),
-        ("SLOs", markup.escape(slo_text(study.slos) or "–")),
+        ("SLOs", markup.escape(study.slos or "–")),
+        ("workload", markup.escape(str((study.workload or {}).get("text", "–")))),
         ("seed", markup.escape(str(study.seed if study.seed is not None else "–"))),
         ("searched", markup.escape(_space_text(study.space))),
     ]
@@ -154,18 +140,9 @@ def _facts(study: Study) -> str:
     return line
 
 
-def _space_text(space: Any) -> str:
-    if not isinstance(space, dict) or not space:
-        return "–"
-    parts = []
-    for name, bounds in space.items():
-        if isinstance(bounds, dict) and "low" in bounds:
-            parts.append(f"{name} {bounds['low']:g}…{bounds['high']:g}")
-        elif isinstance(bounds, (list, tuple)):
-            parts.append(f"{name} {', '.join(str(value) for value in bounds)}")
-        else:
-            parts.append(str(name))
-    return " · ".join(parts)
+def _space_text(space: Mapping[str, Any] | None) -> str:
+    """`max_num_seqs=4:256:log chunk_size=64:4096:log`, as --knob takes them."""
+    return " ".join(str(axis) for axis in (space or {}).get("axes", ())) or "–"
 
 
 def _chart(found: Sequence[Point], objective: Objective) -> None:
@@ -183,114 +160,6 @@ def _chart(found: Sequence[Point], objective: Objective) -> None:
         )
 
 
-def _comparison(study: Study, found: Sequence[Point], objective: Objective) -> None:
-    base = history.baseline(found)
-    best = chosen(study, found, objective)
-    st.html(markup.heading("Baseline and best", _comparison_note(study)))
-    if base is None:
-        st.html(markup.message("The baseline has no result", "Nothing to compare with.", "bad"))
-        return
-    if best is None:
-        st.html(
-            markup.message(
-                "No configuration met the SLOs",
-                "The table shows the baseline; loosen an SLO, lower the load or widen the search.",
-                "warn",
-            )
-        )
-    columns = [base] + ([best] if best is not None and best is not base else [])
-    st.html(_figure_table(columns, objective))
-    flags = flag_lines(study)
-    for title, line in flags.items():
-        st.caption(title)
-        st.code(line, language="bash", wrap_lines=True)
-
-
-def chosen(study: Study, found: Sequence[Point], objective: Objective) -> Point | None:
-    """The measurement that stands for the study's answer; while it runs, the best so far."""
-    config = (study.result or {}).get("best", {}).get("config") if study.result else None
-    if config:
-        matching = history.same_config(found, config)
-        confirmed = [p for p in matching if p.stage == "confirm" and p.objective.value is not None]
-        if confirmed or matching:
-            return (confirmed or matching)[-1]
-    return history.best_so_far(found, objective)
-
-
-def _comparison_note(study: Study) -> str:
-    return "" if study.state != "running" else "best so far; the study is running"
-
-
-def flag_lines(study: Study) -> dict[str, str]:
-    return dict((study.result or {}).get("flags", {}))
-
-
-def _figure_table(columns: Sequence[Point], objective: Objective) -> str:
-    names = ["baseline", "best", "change"] if len(columns) == 2 else ["baseline"]
-    rows = [
-        ["Configuration", *(_config_cell(point) for point in columns)],
-        ["SLOs", *(_outcome_cell(point) for point in columns)],
-    ]
-    rows += [
-        [_figure_name(name), *(_figure_cell(point, name) for point in columns)]
-        for name in _figures_shown(columns, objective)
-    ]
-    if len(columns) == 2:
-        shown = _figures_shown(columns, objective)
-        changes = ["", "", *(_change(*columns, name) for name in shown)]
-        rows = [[*row, change] for row, change in zip(rows, changes, strict=True)]
-    return markup.table(["", *names], rows, numeric=(3,))
-
-
-def _change(base: Point, best: Point, name: str) -> str:
-    """Relative change of the values; nothing where it would divide by zero or infinity."""
-    old, new = (point.figures.get(name) for point in (base, best))
-    if old is None or new is None or not old.value or new.value is None:
-        return ""
-    if not (math.isfinite(old.value) and math.isfinite(new.value)):
-        return ""
-    return f"{(new.value / old.value - 1) * 100:+.1f} %"
-
-
-def _config_cell(point: Point) -> str:
-    return f'<span class="mono">{markup.escape(history.config_text(point.config))}</span>'
-
-
-def _outcome_cell(point: Point) -> str:
-    pill = markup.pill(point.outcome, OUTCOME_TONES[point.outcome])
-    return f'{pill} <span class="sub">{markup.escape(point.reason)}</span>'
-
-
-def _figures_shown(columns: Sequence[Point], objective: Objective) -> list[str]:
-    """The objective first, then rates, then latencies at p50, p95 and p99."""
-    present = {name for point in columns for name in point.figures}
-    latencies = [
-        f"{name}_{stat}"
-        for name in ("ttft", "tpot", "itl", "e2e")
-        for stat in ("p50", "p95", "p99")
-    ]
-    order = [objective.metric, *FIGURES, *latencies]
-    return [name for name in dict.fromkeys(order) if name in present]
-
-
-def _figure_name(name: str) -> str:
-    metric, _, stat = name.partition("_")
-    title = FIGURES.get(name) or f"{metric.upper() if metric != 'e2e' else 'End to end'} {stat}"
-    return f'{markup.escape(title)} <span class="sub">{markup.escape(name)}</span>'
-
-
-def _figure_cell(point: Point, name: str) -> str:
-    figure = point.figures.get(name)
-    if figure is None:
-        return "–"
-    unit = figure.unit or history.UNITS.get(name, "s")
-    text = interval(figure.value, figure.low, figure.high, unit)
-    main, _, rest = text.partition(" (")
-    spread = f' <span class="ci">({markup.escape(rest)}</span>' if rest else ""
-    count = f' <span class="ci">n={figure.n:,}</span>' if figure.n else ""
-    return f"{markup.escape(main)}{spread}{count}"
-
-
 def _without_result(found: Sequence[Point]) -> None:
     failed = [point for point in found if point.objective.value is None]
     if not failed:
@@ -300,8 +169,8 @@ def _without_result(found: Sequence[Point]) -> None:
         [
             str(point.order),
             point.stage,
-            _config_cell(point),
-            markup.pill(point.outcome, OUTCOME_TONES[point.outcome]),
+            comparison.config_cell(point.config),
+            markup.pill(point.outcome, comparison.OUTCOME_TONES[point.outcome]),
             markup.escape(point.reason or "no figure for the objective"),
         ]
         for point in failed
@@ -318,9 +187,9 @@ def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
                 point.stage,
                 time.strftime("%H:%M:%S", time.gmtime(point.started_at_s)),
                 "–" if point.duration_s is None else duration(point.duration_s),
-                _config_cell(point),
-                _figure_cell(point, objective.metric),
-                markup.pill(point.outcome, OUTCOME_TONES[point.outcome]),
+                comparison.config_cell(point.config),
+                comparison.figure_cell(point.objective, objective.metric),
+                markup.pill(point.outcome, comparison.OUTCOME_TONES[point.outcome]),
                 f'<span class="sub">{markup.escape(point.reason)}</span>',
             ]
             for point in found

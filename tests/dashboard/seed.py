@@ -78,10 +78,8 @@ def study(path: Path, *, state: str = "done", trials: int = 16) -> None:
             command='tuner optimize --url http://127.0.0.1:8000 --slo "ttft_p95<500ms"',
             slos="ttft_p95<500ms",
             objective="maximize output_tps",
-            space={
-                "max_num_seqs": {"low": 4, "high": 256},
-                "chunk_size": {"low": 64, "high": 4096},
-            },
+            space={"axes": ["max_num_seqs=4:256:log", "chunk_size=64:4096:log"], "fixed": {}},
+            workload={"text": "prompt=256,output=64,concurrency=16"},
             seed=7,
         )
         at_s = BEGAN_S
@@ -94,7 +92,30 @@ def study(path: Path, *, state: str = "done", trials: int = 16) -> None:
             at_s += 22
         if state == "done":
             add(database, made.id, "confirm", BEST, tps=455.0, ttft_p95_s=0.43, started_at_s=at_s)
-        database.update_study(made.id, state=state)
+        database.update_study(made.id, state=state, result=result() if state == "done" else None)
+
+
+def result() -> dict[str, Any]:
+    """What `tuner optimize` stores at its end."""
+    return {
+        "answer": "improved",
+        "reason": "meets the SLOs, which the baseline misses",
+        "met": True,
+        "objective": "maximize output_tps",
+        "baseline": _side(BASELINE, 414.0, 0.70, runs=4),
+        "best": _side(BEST, 455.0, 0.43, runs=2),
+        "gain": {"ratio": 1.1, "low": 1.06, "high": 1.14, "pairs": 2, "outcome": "improved"},
+        "closest": {},
+        "flags": {
+            "slotune": "engine serve --max-num-seqs 48 --chunk-size 512",
+            "vllm serve": "vllm serve MODEL --max-num-seqs 48 --max-num-batched-tokens 512",
+        },
+    }
+
+
+def _side(config: dict[str, Any], tps: float, ttft_p95_s: float, runs: int) -> dict[str, Any]:
+    figures = summary(tps, ttft_p95_s)["figures"]
+    return {"config": config, "runs": runs, "figures": figures, "verdict": verdict(ttft_p95_s)}
 
 
 def _search(database: Database, study_id: int, trial: int, at_s: float) -> None:

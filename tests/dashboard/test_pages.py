@@ -201,10 +201,35 @@ def test_a_finished_study(show: Show, tmp_path: Path) -> None:
     text = show(studies, database="done.db")
     for words in (
         "optimize-done", "maximize output_tps", "ttft_p95<500ms", "max_num_seqs=48 chunk_size=512",
-        "410 tok/s (385 … 435) n=310", "infeasible", "Without a result", seed.OUT_OF_MEMORY,
-        "All 19 measurements", "2 without a result lie on the axis",
+        "A better configuration is confirmed", "1.1 × baseline (95 % interval 1.06 to 1.14",
+        "414 tok/s (389 … 439) n=310", "infeasible", "+9.9 %",
+        "vllm serve MODEL --max-num-seqs 48", "chunk_size=64:4096:log", "concurrency=16",
+        "Without a result", seed.OUT_OF_MEMORY, "All 19 measurements",
+        "2 without a result lie on the axis",
     ):  # fmt: skip
         assert words in text
+
+
+def test_a_study_that_keeps_the_baseline_shows_no_best(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "kept.db")
+    with open_database(tmp_path / "kept.db") as database:
+        kept = seed.result() | {
+            "answer": "keep_baseline", "best": {}, "reason": "the baseline has the better figures",
+        }  # fmt: skip
+        database.update_study(database.list_studies()[0].id, result=kept)
+    text = show(studies, database="kept.db")
+    assert "Keep the baseline the baseline has the better figures" in text
+    assert "change" not in text
+
+
+def test_a_sweep(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "swept.db")
+    with open_database(tmp_path / "swept.db") as database:
+        swept = {"answer": "swept", "knob": "max_num_seqs", "best": {"config": seed.BEST}}
+        database.update_study(database.list_studies()[0].id, result=swept)
+    text = show(studies, database="swept.db")
+    assert "Swept max_num_seqs=48" in text
+    assert "455 tok/s" in text
 
 
 def test_a_running_study(show: Show, tmp_path: Path) -> None:

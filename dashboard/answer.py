@@ -1,0 +1,122 @@
+"""What a study answers, as the tuner stored it; while it runs, what is best so far.
+
+The stored answer pools the runs of a configuration and rests on confirmation runs, so it always
+wins over a single measurement's figures, which were chosen for being good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dashboard.history import (
+    Estimate,
+    Objective,
+    Outcome,
+    Point,
+    baseline,
+    best_so_far,
+    estimate,
+    outcome_of,
+    same_config,
+    unmet_text,
+)
+from storage import Study
+
+_ANSWERS: dict[str, tuple[str, str]] = {
+    "improved": ("A better configuration is confirmed", "good"),
+    "keep_baseline": ("Keep the baseline", "info"),
+    "undecided": ("Not decided yet", "warn"),
+    "none_feasible": ("No configuration met the SLOs", "bad"),
+    "swept": ("Swept", "info"),
+}
+_GAINS = {
+    "improved": "confirmed",
+    "worse": "worse, and that is confirmed",
+    "no_difference": "no difference",
+    "inconclusive": "not confirmed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One configuration with its figures; runs is how many measurements they pool."""
+
+    config: Mapping[str, Any]
+    figures: Mapping[str, Estimate]
+    outcome: Outcome
+    reason: str
+    runs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """title is "" while nothing is decided. flags: engine → command line that reproduces it."""
+
+    title: str
+    tone: str
+    reason: str
+    gain: str
+    base: Side | None
+    best: Side | None
+    flags: Mapping[str, str] = field(default_factory=dict)
+
+
+def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Answer:
+    result = study.result or {}
+    if not result:
+        return _so_far(found, objective)
+    title, tone = _ANSWERS.get(str(result.get("answer")), (str(result.get("answer", "")), "info"))
+    return Answer(
+        title=title,
+        tone=tone,
+        reason=str(result.get("reason") or ""),
+        gain=_gain_text(result.get("gain") or {}, objective),
+        base=_side(result.get("baseline"), found) or _of_point(baseline(found)),
+        best=_side(result.get("best"), found),
+        flags=dict(result.get("flags") or {}),
+    )
+
+
+def _so_far(found: Sequence[Point], objective: Objective) -> Answer:
+    base, best = baseline(found), best_so_far(found, objective)
+    beaten = best is not None and (base is None or dict(best.config) != dict(base.config))
+    return Answer("", "info", "", "", _of_point(base), _of_point(best) if beaten else None)
+
+
+def _side(stored: Any, found: Sequence[Point]) -> Side | None:
+    """A side of the result; a sweep stores only its configuration, whose measurement is found."""
+    if not isinstance(stored, Mapping) or not stored.get("config"):
+        return None
+    config = stored["config"]
+    if not stored.get("figures"):
+        measured = [p for p in same_config(found, config) if p.objective.value is not None]
+        return _of_point(measured[-1]) if measured else None
+    verdict = stored.get("verdict") or {}
+    return Side(
+        config=config,
+        figures={name: estimate(figure) for name, figure in stored["figures"].items()},
+        outcome=outcome_of(verdict),
+        reason=unmet_text(verdict),
+        runs=int(stored.get("runs") or 1),
+    )
+
+
+def _of_point(point: Point | None) -> Side | None:
+    if point is None:
+        return None
+    return Side(point.config, point.figures, point.outcome, point.reason)
+
+
+def _gain_text(gain: Mapping[str, Any], objective: Objective) -> str:
+    """`output_tps 1.31 × baseline (95 % interval 1.22 to 1.41, 3 pairs): confirmed`."""
+    ratio, low, high = (gain.get(key) for key in ("ratio", "low", "high"))
+    if ratio is None:
+        return ""
+    text = f"{objective.metric} {ratio:.3g} × baseline"
+    pairs = int(gain.get("pairs") or 0)
+    if low is None or high is None:
+        return f"{text} ({pairs} pair, no interval: no gain or loss is claimed)"
+    word = _GAINS.get(str(gain.get("outcome")), "")
+    return f"{text} (95 % interval {low:.3g} to {high:.3g}, {pairs} interleaved pairs): {word}"

@@ -1,0 +1,115 @@
+"""Baseline beside best: configuration, verdicts and every figure with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from dashboard import history, markup
+from dashboard.answer import Answer, Side
+from dashboard.format import interval
+from dashboard.history import Estimate, Objective
+
+OUTCOME_TONES = {
+    "feasible": "good",
+    "infeasible": "bad",
+    "inconclusive": "warn",
+    "unjudged": "neutral",
+    "failed": "bad",
+    "invalid": "neutral",
+}
+FIGURES = {
+    "output_tps": "Output tokens",
+    "total_tps": "Prompt and output tokens",
+    "rps": "Requests completed",
+    "goodput": "Requests within the SLOs",
+    "error_rate": "Errors",
+    "attainment": "Share within the SLOs",
+}
+_LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "End to end"}
+
+
+def draw(answer: Answer, objective: Objective, *, running: bool) -> None:
+    note = "best so far; the study is running" if running else "95 % intervals"
+    st.html(markup.heading("Baseline and best", note))
+    if answer.title:
+        reason = ". ".join(part for part in (answer.reason, answer.gain) if part)
+        st.html(markup.message(answer.title, reason, answer.tone))
+    if answer.base is None:
+        st.html(markup.message("The baseline has no result", "Nothing to compare with.", "bad"))
+    sides = [("baseline", answer.base), ("best", answer.best)]
+    present = [(name, side) for name, side in sides if side is not None]
+    if present:
+        st.html(_table(present, objective))
+    for engine, command in answer.flags.items():
+        st.html(f'<div class="sub">To run it with {markup.escape(engine)}:</div>')
+        st.code(command, language="bash", wrap_lines=True)
+
+
+def config_cell(config: Mapping[str, Any]) -> str:
+    return f'<span class="mono">{markup.escape(history.config_text(config))}</span>'
+
+
+def figure_cell(figure: Estimate | None, name: str) -> str:
+    """`410 tok/s (385 … 435) n=310`; a dash where nothing was measured."""
+    if figure is None or figure.value is None:
+        return "–"
+    unit = figure.unit or history.unit_of(name)
+    main, _, rest = interval(figure.value, figure.low, figure.high, unit).partition(" (")
+    spread = f' <span class="ci">({markup.escape(rest)}</span>' if rest else ""
+    count = f' <span class="ci">n={figure.n:,}</span>' if figure.n else ""
+    return f"{markup.escape(main)}{spread}{count}"
+
+
+def _table(sides: Sequence[tuple[str, Side]], objective: Objective) -> str:
+    rows = [
+        ["Configuration", *(config_cell(side.config) for _, side in sides)],
+        ["SLOs", *(_outcome_cell(side) for _, side in sides)],
+        ["Measurements pooled", *(str(side.runs) for _, side in sides)],
+    ]
+    names = _shown([side for _, side in sides], objective)
+    rows += [
+        [_name_cell(name), *(figure_cell(side.figures.get(name), name) for _, side in sides)]
+        for name in names
+    ]
+    head = ["", *(name for name, _ in sides)]
+    if len(sides) == 2:
+        (_, base), (_, best) = sides
+        changes = ["", "", "", *(_change(base, best, name) for name in names)]
+        rows = [[*row, change] for row, change in zip(rows, changes, strict=True)]
+        head.append("change")
+    return markup.table(head, rows, numeric=(3,))
+
+
+def _outcome_cell(side: Side) -> str:
+    pill = markup.pill(side.outcome, OUTCOME_TONES[side.outcome])
+    return f'{pill} <span class="sub">{markup.escape(side.reason)}</span>'
+
+
+def _shown(sides: Sequence[Side], objective: Objective) -> list[str]:
+    """The objective first, then rates, then latencies at p50, p95 and p99."""
+    present = {
+        name for side in sides for name, figure in side.figures.items() if figure.value is not None
+    }
+    latencies = [f"{name}_{stat}" for name in _LATENCIES for stat in ("p50", "p95", "p99")]
+    order = [objective.metric, *FIGURES, *latencies]
+    return [name for name in dict.fromkeys(order) if name in present]
+
+
+def _name_cell(name: str) -> str:
+    metric, _, stat = name.partition("_")
+    title = FIGURES.get(name) or f"{_LATENCIES.get(metric, metric)} {stat}"
+    return f'{markup.escape(title)} <span class="sub">{markup.escape(name)}</span>'
+
+
+def _change(base: Side, best: Side, name: str) -> str:
+    """Relative change of the values; nothing where it would divide by zero or infinity."""
+    old, new = (side.figures.get(name) for side in (base, best))
+    if old is None or new is None or not old.value or new.value is None:
+        return ""
+    if not (math.isfinite(old.value) and math.isfinite(new.value)):
+        return ""
+    return f"{(new.value / old.value - 1) * 100:+.1f} %".replace("-", "−")
