@@ -137,28 +137,71 @@ struct Tile { int seq, kv_head, first_row, num_positions; };
 
 constexpr int TILE_ROWS = 32;
 
+// Running softmax of one row over the blocks seen so far (Milakov & Gimelshein 2018).
+template <int VECTORS>
+struct Row {
+    float most;
+    f32v total;
+    f32v mixed[VECTORS];
+};
+
+const i32v LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// R rows against one block of 16 tokens: each K and V vector is loaded once for all of them.
+// visible[r] of the block's tokens may be seen by row r.
+template <int R, int HD>
+inline void absorb(const float (*queries)[HD], const f32v* k, const f32v (*v)[HD / LANES],
+                   const int* visible, Row<HD / LANES>* rows) {
+    constexpr int VECTORS = HD / LANES;
+    f32v scores[R];
+    for (int r = 0; r < R; ++r) scores[r] = splat(0);
+    for (int i = 0; i < HD; ++i)
+        for (int r = 0; r < R; ++r) scores[r] += k[i] * queries[r][i];
+    float weights[R][LANES];
+    for (int r = 0; r < R; ++r) {
+        if (visible[r] < LANES) scores[r] = LANE < visible[r] ? scores[r] : splat(-1e30f);
+        float top = largest(scores[r]);
+        if (top > rows[r].most) {
+            float shrink = std::exp(rows[r].most - top);
+            rows[r].most = top;
+            rows[r].total *= shrink;
+            for (int j = 0; j < VECTORS; ++j) rows[r].mixed[j] *= shrink;
+        }
+        f32v weight = exp_nonpositive(scores[r] - rows[r].most);
+        if (visible[r] < LANES) weight = LANE < visible[r] ? weight : splat(0);
+        rows[r].total += weight;
+        store(weights[r], weight);
+    }
+    for (int j = 0; j < VECTORS; ++j) {
+        f32v mixed[R];
+        for (int r = 0; r < R; ++r) mixed[r] = rows[r].mixed[j];
+        for (int t = 0; t < LANES; ++t)
+            for (int r = 0; r < R; ++r) mixed[r] += v[t][j] * weights[r][t];
+        for (int r = 0; r < R; ++r) rows[r].mixed[j] = mixed[r];
+    }
+}
+
 // Rows of one tile: `num_positions` neighbouring query positions × the heads that share a KV head.
-// Online softmax (Milakov & Gimelshein 2018) over blocks of 16 tokens.
 template <class T, int HD>
 void attend_tile(const T* qkv, const T* cache, const int32_t* block_table, int first_position,
                  const Tile& tile, T* out, int heads, int kv_heads, int block_size, float scale) {
     constexpr int VECTORS = HD / LANES;
     const int group = heads / kv_heads;
-    const int rows = tile.num_positions * group;
+    const int count = tile.num_positions * group;
     const int64_t head_block = int64_t(block_size) * HD;
-    float queries[TILE_ROWS][HD], most[TILE_ROWS];
-    f32v total[TILE_ROWS], mixed[TILE_ROWS][VECTORS];
-    for (int r = 0; r < rows; ++r) {
+    float queries[TILE_ROWS][HD];
+    Row<VECTORS> rows[TILE_ROWS];
+    int visible[TILE_ROWS];
+    for (int r = 0; r < count; ++r) {
         int64_t token = tile.first_row + r / group;
         const T* q = qkv + (token * (heads + 2 * kv_heads) + tile.kv_head * group + r % group) * HD;
         for (int i = 0; i < HD; i += LANES) store(queries[r] + i, load(q + i) * scale);
-        most[r] = -1e30f;
-        total[r] = splat(0);
-        for (int j = 0; j < VECTORS; ++j) mixed[r][j] = splat(0);
+        rows[r].most = -1e30f;
+        rows[r].total = splat(0);
+        for (int j = 0; j < VECTORS; ++j) rows[r].mixed[j] = splat(0);
     }
-    const i32v lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const int visible_last = first_position + tile.num_positions;
-    for (int start = 0; start < visible_last; start += LANES) {
+    const int end = first_position + tile.num_positions;
+    for (int start = 0; start < end; start += LANES) {
         int64_t block = block_table[start / block_size];
         int offset = start % block_size;
         const T* keys = cache + (block * 2 * kv_heads + tile.kv_head) * head_block + offset;
@@ -166,42 +209,21 @@ void attend_tile(const T* qkv, const T* cache, const int32_t* block_table, int f
             cache + ((block * 2 + 1) * kv_heads + tile.kv_head) * head_block + offset * HD;
         f32v k[HD], v[LANES][VECTORS];
         for (int i = 0; i < HD; ++i) k[i] = load(keys + int64_t(i) * block_size);
-        const int present = std::min(LANES, visible_last - start);
+        const int present = std::min(LANES, end - start);
         for (int t = 0; t < LANES; ++t)  // what lies behind the last token is not initialised
             for (int j = 0; j < VECTORS; ++j)
                 v[t][j] = t < present ? load(values + t * HD + j * LANES) : splat(0);
-        for (int r = 0; r < rows; ++r) {
-            int visible = first_position + r / group + 1 - start;
-            if (visible <= 0) continue;
-            f32v s0 = splat(0), s1 = splat(0), s2 = splat(0), s3 = splat(0);
-            const float* q = queries[r];
-            for (int i = 0; i < HD; i += 4) {
-                s0 += k[i] * q[i];
-                s1 += k[i + 1] * q[i + 1];
-                s2 += k[i + 2] * q[i + 2];
-                s3 += k[i + 3] * q[i + 3];
-            }
-            f32v scores = (s0 + s1) + (s2 + s3);
-            if (visible < LANES) scores = lane < visible ? scores : splat(-1e30f);
-            float top = largest(scores);
-            if (top > most[r]) {
-                float shrink = std::exp(most[r] - top);
-                most[r] = top;
-                total[r] *= shrink;
-                for (int j = 0; j < VECTORS; ++j) mixed[r][j] *= shrink;
-            }
-            f32v weights = exp_nonpositive(scores - most[r]);
-            if (visible < LANES) weights = lane < visible ? weights : splat(0);
-            total[r] += weights;
-            for (int t = 0; t < LANES; ++t)
-                for (int j = 0; j < VECTORS; ++j) mixed[r][j] += v[t][j] * weights[t];
-        }
+        for (int r = 0; r < count; ++r) visible[r] = first_position + r / group + 1 - start;
+        int r = std::max(0, start - first_position) * group;  // earlier rows see none of this block
+        for (; r + 4 <= count; r += 4) absorb<4, HD>(queries + r, k, v, visible + r, rows + r);
+        for (; r + 3 <= count; r += 3) absorb<3, HD>(queries + r, k, v, visible + r, rows + r);
+        for (; r < count; ++r) absorb<1, HD>(queries + r, k, v, visible + r, rows + r);
     }
-    for (int r = 0; r < rows; ++r) {
+    for (int r = 0; r < count; ++r) {
         int64_t token = tile.first_row + r / group;
         T* to = out + (token * heads + tile.kv_head * group + r % group) * HD;
-        float inverse = 1.0f / sum(total[r]);
-        for (int j = 0; j < VECTORS; ++j) store(to + j * LANES, mixed[r][j] * inverse);
+        float inverse = 1.0f / sum(rows[r].total);
+        for (int j = 0; j < VECTORS; ++j) store(to + j * LANES, rows[r].mixed[j] * inverse);
     }
 }
 
