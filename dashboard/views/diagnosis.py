@@ -62,11 +62,13 @@ def page() -> None:
 def _live(running: Evaluator) -> None:
     diagnosis = running.latest()
     st.html(f'<div class="stack">{_summary(diagnosis)}</div>')
-    if not diagnosis.causes:
-        st.html(_nothing(diagnosis))
-    for node in diagnosis.causes:
-        st.html(_cause(node))
-        _commands(node, diagnosis.config)
+    # One container, however many causes: what stands below keeps its place, and open nodes open.
+    with st.container(key="causes"):
+        if not diagnosis.causes:
+            st.html(_nothing(diagnosis))
+        for node in diagnosis.causes:
+            st.html(_cause(node))
+            _commands(node, diagnosis.config)
     st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
     depths = _depths(diagnosis)
     with st.container(key="tree"):
