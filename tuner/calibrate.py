@@ -1,14 +1,15 @@
 """Sizes a load so that the SLOs bind on this machine: the baseline lands just beyond its limit.
 
 A load far below the limit leaves nothing to win (every setting passes), one far above it leaves
-nothing to save (none does). The level that is looked for, clients in a closed loop or requests
-per second, has the baseline's tightest latency 10 to 50 % over its bound.
+nothing to save (none does). What is looked for has the baseline's tightest latency 10 to 50 % over
+its bound. The user's workload is sized by its clients or its rate, the default one by the length
+of its prompts, so that slow and fast machines alike serve CLIENTS clients.
 
-The default shape is a closed loop of prompts of one length and answers of one length. Its clients
-fall in step: prompts that arrive together share one large step (2,048 tokens take about 0.6 s at
-3,400 tokens/s) and get their first token only when all of them are done, then end together and
-come back together. A smaller chunk_size breaks such a convoy up, at the price of more steps; a
-lower max_num_seqs queues what would slow every step. So both knobs have honest leverage on TTFT.
+Why a closed loop of equal requests is the default: its clients fall in step. Prompts that arrive
+together share one large step (2,048 tokens take about 0.6 s at 3,400 tokens/s) and get their first
+token only when all of them are done, then end together and come back together. A smaller
+chunk_size breaks such a convoy up, at the price of more steps; a lower max_num_seqs queues what
+would slow every step. So both knobs have honest leverage on TTFT.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.errors import UserError
 from tuner.measure import Measurement
 from tuner.slo import SloSet, Verdict, judge
 from tuner.slo.names import METRICS
 from tuner.workload import Workload
+from tuner.workload.lengths import Lengths
 
-DEFAULT_WORKLOAD = "prompt=256,output=32,concurrency=8"
+CLIENTS = 8
+DEFAULT_WORKLOAD = f"prompt=256,output=16,concurrency={CLIENTS}"
 AIM, BAND = math.log(1.25), (math.log(1.10), math.log(1.50))
-MAX_CLIENTS = 128
 LIMIT_S = 60.0
 PROBE_S, PROBE_WARMUP_S = 5.0, 2.0
 
@@ -35,8 +37,41 @@ Probe = Callable[[Workload, float, float, int], Measurement]
 
 
 @dataclass(frozen=True, slots=True)
+class Dial:
+    """What makes a load heavier: a level between low and high, whole numbers only or not."""
+
+    unit: str
+    start: float
+    low: float
+    high: float
+    whole: bool
+    at: Callable[[float], Workload]
+
+    def bounded(self, level: float) -> float:
+        level = min(max(level, self.low), self.high)
+        return float(round(level)) if self.whole else level
+
+
+def load_dial(workload: Workload) -> Dial:
+    """Clients of a closed loop, or requests per second."""
+    level = workload.arrivals.level
+    if workload.arrivals.closed:
+        return Dial("clients", level, 1, 256, True, workload.at)
+    return Dial("requests/s", level, 0.05, 1_000, False, workload.at)
+
+
+def prompt_dial(workload: Workload) -> Dial:
+    """Prompt tokens of the default workload."""
+
+    def at(level: float) -> Workload:
+        return replace(workload, prompt=Lengths("fixed", level))
+
+    return Dial("prompt tokens", workload.prompt.mean, 16, 1_536, True, at)
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
-    """levels: (clients or requests/s, worst latency over its bound as a ratio) as probed."""
+    """levels: (level of the dial, worst latency over its bound as a ratio) as probed."""
 
     workload: Workload
     levels: tuple[tuple[float, float], ...]
@@ -46,7 +81,7 @@ class Calibration:
 
 def calibrate(
     probe: Probe,
-    workload: Workload,
+    dial: Dial,
     slos: SloSet,
     *,
     seed: int = 0,
@@ -54,27 +89,29 @@ def calibrate(
     clock: Callable[[], float] = time.monotonic,
     on_level: Callable[[float, float], None] | None = None,
 ) -> Calibration:
-    """Bisects the load level. Raises UserError when no SLO bounds a latency, or nothing answers."""
+    """Bisects the dial. Raises UserError when no SLO bounds a latency, or nothing answers."""
     if not slos.latency_bounds_s:
         raise UserError(
             '--calibrate needs an SLO that more load can break, e.g. --slo "ttft_p95<500ms"'
         )
-    began_s, found = clock(), {}
-    level: float | None = workload.arrivals.level
+    began_s = clock()
+    found: dict[float, float] = {}
+    level: float | None = dial.start
     while level is not None:
         took_s = (clock() - began_s) / len(found) if found else 0.0
         if found and clock() - began_s + took_s > limit_s:
             break
-        made = probe(workload.at(level), PROBE_S, PROBE_WARMUP_S, seed + 10_000 + len(found))
+        made = probe(dial.at(level), PROBE_S, PROBE_WARMUP_S, seed + 10_000 + len(found))
         if made.counts.get("ok", 0) == 0 and made.counts.get("censored", 0) == 0:
             raise UserError(f"the load could not be sized: {made.invalid_reason or _why(made)}")
         found[level] = _worst_latency_margin(judge(slos, made))
         if on_level is not None:
             on_level(level, math.exp(found[level]))
-        level = _next_level(found, whole=workload.arrivals.closed)
+        level = _next_level(found, dial)
     chosen = _chosen(found)
     levels = tuple((at, math.exp(margin)) for at, margin in found.items())
-    return Calibration(workload.at(chosen), levels, clock() - began_s, _note(found, chosen))
+    note = _note(found, chosen, dial.unit)
+    return Calibration(dial.at(chosen), levels, clock() - began_s, note)
 
 
 def _worst_latency_margin(verdict: Verdict) -> float:
@@ -85,27 +122,25 @@ def _worst_latency_margin(verdict: Verdict) -> float:
     )
 
 
-def _next_level(found: dict[float, float], *, whole: bool) -> float | None:
-    """None when a level is in the band or nothing lies between the neighbours any more."""
+def _next_level(found: dict[float, float], dial: Dial) -> float | None:
+    """None when a level is in the band or no other lies between the neighbours any more.
+
+    A latency grows about in proportion to the load, so the first steps go straight for the aim.
+    """
     if any(BAND[0] <= margin <= BAND[1] for margin in found.values()):
         return None
-    below = [level for level, margin in found.items() if margin < AIM]
-    above = [level for level, margin in found.items() if margin >= AIM]
-    if not above:
-        level = max(below) * 2
-        return level if level <= MAX_CLIENTS or not whole else None
-    if not below:
-        level = min(above) / 2
-        if whole:
-            level = float(math.floor(level))
-            return level if level >= 1 else None
-        return level if level > 1e-2 else None
-    low, high = max(below), min(above)
-    level = math.sqrt(low * high)
-    if not whole:
-        return level if high / low > 1.1 else None
-    level = float(round(level))
-    return level if low < level < high else None
+    below = {level: margin for level, margin in found.items() if margin < AIM}
+    above = {level: margin for level, margin in found.items() if margin >= AIM}
+    if below and above:
+        low, high = max(below), min(above)
+        level = dial.bounded(math.sqrt(low * high))
+        return level if low < level < high and high / low > 1.02 else None
+    nearest = max(below) if below else min(above)
+    factor = math.exp(AIM - found[nearest])
+    level = dial.bounded(nearest * min(4.0, max(0.25, factor)))
+    if level in found:  # one step at least, while there is room
+        level = dial.bounded(nearest + 1 if below else nearest - 1) if dial.whole else level
+    return level if level not in found else None
 
 
 def _chosen(found: dict[float, float]) -> float:
@@ -117,11 +152,11 @@ def _chosen(found: dict[float, float]) -> float:
     return min(missing) if missing else max(found)
 
 
-def _note(found: dict[float, float], chosen: float) -> str:
+def _note(found: dict[float, float], chosen: float, unit: str) -> str:
     if all(margin <= 0 for margin in found.values()):
-        return f"the SLOs hold even at {chosen:g}: they do not bind on this machine"
+        return f"(the SLOs hold even at {chosen:g} {unit}: they do not bind on this machine)"
     if found[chosen] > BAND[1] and chosen == min(found):
-        return f"the SLOs are missed even at {chosen:g}"
+        return f"(the SLOs are missed even at {chosen:g} {unit})"
     return ""
 
 

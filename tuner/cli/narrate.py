@@ -55,9 +55,10 @@ class Narrator:
     def progress(self, progress: Progress) -> None:
         """The running measurement; about twice a second."""
         phase = "warm-up" if progress.warming_up else "measuring"
+        elapsed_s = min(progress.elapsed_s, progress.total_s)
         left = f" · about {_clock(self._pace.eta_s())} left" if self._pace is not None else ""
         self._line.update(
-            f"{self._now} · {phase} {progress.elapsed_s:.0f}/{progress.total_s:.0f} s · "
+            f"{self._now} · {phase} {elapsed_s:.0f}/{progress.total_s:.0f} s · "
             f"{self._best_text()}{left}"
         )
 

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage import Database, Study, open_database
-from tuner.calibrate import DEFAULT_WORKLOAD, Calibration, calibrate
+from tuner.calibrate import (
+    DEFAULT_WORKLOAD,
+    Calibration,
+    calibrate,
+    load_dial,
+    prompt_dial,
+)
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
 from tuner.cli.invocation import command_text, resume_text, study_name
 from tuner.cli.narrate import Narrator
@@ -135,8 +141,11 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
     try:
         arrivals = request.workload.arrivals
         joint_space(knobs, request.knobs)  # faults before the load
-        calibration = _calibrated(request, target, original, line) if request.calibrate else None
-        if calibration is not None:
+        calibration = None
+        if request.calibrate:
+            calibration = _calibrated(
+                request, target, original, line, sized_by_load=args.workload is not None
+            )
             request.workload, arrivals = calibration.workload, calibration.workload.arrivals
         space = joint_space(knobs, request.knobs, arrivals.level if arrivals.closed else None)
         session = _Session(args, request, database, target, line, space, original, calibration)
@@ -158,23 +167,23 @@ def _leave(target: Target, config: Config, line: ProgressLine) -> None:
 
 
 def _calibrated(
-    request: Request, target: Target, original: Config, line: ProgressLine
+    request: Request, target: Target, original: Config, line: ProgressLine, *, sized_by_load: bool
 ) -> Calibration:
     """The load that binds, found at the baseline's settings."""
     target.apply(original)
-    unit = "clients" if request.workload.arrivals.closed else "requests/s"
+    dial = load_dial(request.workload) if sized_by_load else prompt_dial(request.workload)
 
     def probe(workload: Workload, window_s: float, warmup_s: float, seed: int) -> Measurement:
-        line.update(f"calibrating: {workload.arrivals}")
+        line.update(f"calibrating: {workload}")
         return measure(
             target.endpoint, workload, duration_s=window_s, warmup_s=warmup_s, seed=seed,
             slos=request.slos,
         )  # fmt: skip
 
     found = calibrate(
-        probe, request.workload, request.slos, seed=request.seed,
+        probe, dial, request.slos, seed=request.seed,
         on_level=lambda level, ratio: line.note(
-            f"  calibrating: {level:g} {unit}: worst latency {ratio:.2f} × its bound"
+            f"  calibrating: {level:g} {dial.unit}: worst latency {ratio:.2f} × its bound"
         ),
     )  # fmt: skip
     line.note(f"  load: {found.workload} {found.note}".rstrip())

@@ -58,7 +58,8 @@ def report_lines(
     nearest: Outcome | None,
 ) -> list[str]:
     """What is printed at the end."""
-    lines = ["", f"{_HEADS[decision.answer]}: {decision.reason}", ""]
+    head = _HEADS[decision.answer]
+    lines = ["", head if decision.answer == "none_feasible" else f"{head}: {decision.reason}", ""]
     lines += _table(decision, objective, slos)
     lines += _verdict_lines("baseline", decision.baseline)
     if decision.best is not None:

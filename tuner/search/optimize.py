@@ -116,7 +116,7 @@ def _reserve(search: Search) -> int:
     if promising:
         affordable = max(2, int(0.6 * (search.pace.left() + len(_explored(search)))))
         return min(search.plan.confirm_slots, affordable)
-    return min(3, search.plan.confirm_slots)
+    return 1
 
 
 def _confirm(search: Search) -> None:
@@ -134,7 +134,9 @@ def _confirm(search: Search) -> None:
             members.reverse()
         missing = [config for config in members if config not in done]
         if len(missing) > search.pace.left():
-            return
+            if done or search.pace.left() < 1 or not _baseline_fails(search):
+                return
+            missing = finalists[:1]  # against a baseline that misses the SLOs no pair is needed
         for config in missing:
             _trial(search, config, "confirm", seed)
 
@@ -173,16 +175,18 @@ def _settled(search: Search, finalists: Sequence[Config]) -> bool:
     """Whether more rounds could not change the answer for the best finalist."""
     best = finalists[0]
     found = pool(_confirmed(search, best), search.lab.slos)
-    base = pool([o for o in search.ledger.outcomes if o.config == search.baseline], search.lab.slos)
-    if found is None or base is None or found.verdict.state != "pass":
+    if found is None or found.verdict.state != "pass":
         return False
     confirmed = [o for o in search.ledger.outcomes if o.stage == "confirm"]
     gain = compare(confirmed, search.baseline, best, search.objective)
     if gain is None or gain.n < 2:
         return False
-    if base.verdict.state == "fail":
-        return True
-    return gain.outcome in ("improved", "no_difference", "worse")
+    return _baseline_fails(search) or gain.outcome in ("improved", "no_difference", "worse")
+
+
+def _baseline_fails(search: Search) -> bool:
+    base = pool([o for o in search.ledger.outcomes if o.config == search.baseline], search.lab.slos)
+    return base is not None and base.verdict.state == "fail"
 
 
 def _confirmed(search: Search, config: Config) -> list[Outcome]:
