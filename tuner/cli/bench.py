@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     timeout_s = parse_duration_s(args.request_timeout, "--request-timeout")
     if args.price_per_hour is not None and not 0 < args.price_per_hour < math.inf:
         raise UserError(f"--price-per-hour must be more than 0, got {args.price_per_hour:g}")
-    database = _open_database(args)  # before the work, so that its faults cost nothing
     endpoint = Endpoint(base_url(url), args.model or "", args.api_key, args.api).probe()
+    database = _open_database(args)  # before the work, so that its faults cost nothing
     line = ProgressLine(quiet=args.quiet)
     made = measure(
         endpoint, workload, duration_s=duration_s, warmup_s=warmup_s, seed=args.seed,

@@ -199,7 +199,12 @@ class _Generator:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            if self.on_tick is not None and self.on_tick(self.result):
+            try:
+                done = self.on_tick is not None and self.on_tick(self.result)
+            except Exception:
+                self._stop.set()  # do not send on for minutes before the fault is raised
+                raise
+            if done:
                 self.result.stopped_early = True
                 self._stop.set()
                 return

@@ -1,0 +1,129 @@
+"""What a stream of bytes means: first token, token counts, failures. No server, no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from tests.tuner.fake_server import DONE, delta, event, fault, text, usage
+from tuner.load.stream import StreamReader, spread_tokens
+from tuner.records import RequestRecord, from_columns, to_columns
+
+
+async def read(*pieces: bytes | None) -> RequestRecord:
+    async def chunks() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece or b""
+
+    record = RequestRecord(0, 0.0)
+    await StreamReader(record, 0.0).read(chunks())
+    return record
+
+
+GOOD = (text("a").data, text("b", finish="length").data, usage(2).data, DONE.data)
+
+
+async def test_good_answer() -> None:
+    record = await read(*GOOD)
+    assert (record.state, record.finish_reason) == ("ok", "length")
+    assert (record.output_tokens, record.prompt_tokens) == (2, 8)
+    assert record.chunk_tokens == [1, 1]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+async def test_cut_anywhere_and_with_any_line_end(size: int) -> None:
+    body = b"".join(piece or b"" for piece in GOOD).replace(b"\n", b"\r\n")
+    record = await read(*(body[i : i + size] for i in range(0, len(body), size)))
+    assert record.state == "ok"
+    assert len(record.chunk_times_s) == 2
+
+
+async def test_last_event_without_blank_line_counts() -> None:
+    body = b"".join(piece or b"" for piece in GOOD[:2]).rstrip(b"\n")
+    assert (await read(body)).state == "ok"
+
+
+async def test_comments_and_other_fields_are_skipped() -> None:
+    record = await read(b": keep-alive\n\nevent: x\nid: 3\n\n", *GOOD)
+    assert record.state == "ok"
+
+
+async def test_role_and_empty_chunks_are_no_tokens() -> None:
+    record = await read(
+        delta(role="assistant").data, delta(content="").data, delta(content="x").data,
+        delta(finish="stop").data, DONE.data,
+    )  # fmt: skip
+    assert record.state == "ok"
+    assert len(record.chunk_times_s) == 1
+
+
+async def test_reasoning_is_a_token_but_no_answer() -> None:
+    thought = await read(delta(reasoning_content="hm").data, delta(finish="length").data, DONE.data)
+    assert thought.state == "ok"
+    assert math.isfinite(thought.first_token_s)
+    assert math.isnan(thought.ttfat_s)
+    both = await read(delta(reasoning="hm").data, *GOOD)
+    assert both.first_answer_token_s >= both.first_token_s
+    assert len(both.chunk_times_s) == 3
+
+
+@pytest.mark.parametrize(
+    ("pieces", "says"),
+    [
+        ((), "empty"),
+        ((DONE.data,), "empty"),
+        ((text("").data, usage(0).data, DONE.data), "empty"),
+        ((text("a").data,), "before its end"),
+        ((text("a").data, fault("out of memory").data, DONE.data), "out of memory"),
+        ((event({"object": "error", "message": "boom"}).data,), "boom"),
+        ((text("a").data, b"data: {broken\n\n", DONE.data), "JSON"),
+        ((b'data: {"choices": [3]}\n\n',), "unknown shape"),
+        ((b"data: [1]\n\n",), "unknown shape"),
+        ((text("a", finish="abort").data, DONE.data), "abort"),
+    ],
+)
+async def test_failures(pieces: tuple[bytes | None, ...], says: str) -> None:
+    record = await read(*pieces)
+    assert record.state == "failed"
+    assert says in record.error
+    assert record.ttft_s == record.e2e_s == record.tpot_s == math.inf
+
+
+async def test_missing_usage_counts_chunks_and_says_so() -> None:
+    record = await read(text("a").data, text("b").data, text("c", finish="stop").data)
+    assert record.output_tokens == 3
+    assert not record.counted_by_server
+
+
+def spread(chunks: int, tokens: int) -> list[int]:
+    record = RequestRecord(0, 0.0, chunk_times_s=[float(i) for i in range(chunks)],
+                           chunk_tokens=[1] * chunks, output_tokens=tokens)  # fmt: skip
+    spread_tokens(record)
+    return record.chunk_tokens
+
+
+@pytest.mark.parametrize(("chunks", "tokens"), [(4, 8), (4, 9), (3, 3), (5, 2), (1, 7)])
+def test_spread_sums_to_the_count(chunks: int, tokens: int) -> None:
+    counts = spread(chunks, tokens)
+    assert sum(counts) == tokens
+    assert counts[0] >= 1
+    assert max(counts) - min(counts) <= 1
+
+
+def test_gaps_of_chunks_with_several_tokens() -> None:
+    record = RequestRecord(0, 0.0, chunk_times_s=[1.0, 1.4, 1.6], chunk_tokens=[2, 2, 1])
+    np.testing.assert_allclose(record.gaps_s(), [0.2, 0.2, 0.2])
+    fewer = RequestRecord(0, 0.0, chunk_times_s=[1.0, 1.5, 2.0], chunk_tokens=[1, 0, 1])
+    np.testing.assert_allclose(fewer.gaps_s(), [1.0])
+
+
+def test_records_survive_columns() -> None:
+    records = [
+        RequestRecord(0, 0.5, chunk_times_s=[1.0, 2.0], chunk_tokens=[1, 1], state="ok"),
+        RequestRecord(1, 0.7, error="x", state="failed", counted_by_server=False),
+    ]
+    back = from_columns(to_columns(records))
+    assert [repr(record) for record in back] == [repr(record) for record in records]

@@ -1,0 +1,288 @@
+"""What fooled other load generators, played by a scripted server: each must show in the figures.
+
+Delays are checked in one direction only: a busy machine makes things later, never earlier.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.tuner.fake_server import (
+    DONE,
+    HANG,
+    FakeServer,
+    Reply,
+    Step,
+    answer,
+    delta,
+    fault,
+    refusal,
+    steps,
+    text,
+    tokens,
+    usage,
+)
+from tuner.endpoint import Api, Endpoint
+from tuner.measure import Measurement, measure
+from tuner.slo import judge, parse_slos
+from tuner.workload import parse_workload
+
+CLOSED = "prompt=8,output=4,concurrency=2"
+
+
+def bench(server: FakeServer, workload: str = CLOSED, *, api: Api = "completions", slo: str = "",
+          duration_s: float = 1.0, **options: Any) -> Measurement:  # fmt: skip
+    endpoint = Endpoint(server.url, api=api, api_key=server.api_key).probe()
+    slos = parse_slos([slo] if slo else [])
+    return measure(
+        endpoint,
+        parse_workload(workload),
+        duration_s=duration_s,
+        warmup_s=0.0,
+        slos=slos,
+        **options,
+    )
+
+
+def test_plain_answers() -> None:
+    with FakeServer(lambda _, body: answer(body, first_s=0.02, gap_s=0.005)) as server:
+        made = bench(server, max_requests=20)
+    assert made.counts == {"sent": 20, "ok": 20, "failed": 0, "censored": 0, "warmup": 0}
+    assert made.summary["ttft_p50"].value >= 0.02
+    assert made.summary["e2e_p50"].value >= 0.035
+    assert made.summary["error_rate"].value == 0
+    assert made.notes == []
+    assert all(len(body["prompt"]) == 8 and body["max_tokens"] == 4 for body in server.requests)
+
+
+def test_empty_first_chunks_are_not_the_first_token() -> None:
+    def script(_: int, __: dict[str, Any]) -> Reply:
+        return steps(
+            delta(0.005, role="assistant"), delta(content=""), delta(0.3, content="x"),
+            delta(finish="stop"), usage(1), DONE,
+        )  # fmt: skip
+
+    with FakeServer(script) as server:
+        made = bench(server, api="chat", max_requests=2)
+    assert made.counts["ok"] == 2
+    assert all(record.ttft_s >= 0.3 for record in made.records)
+    assert all(record.first_byte_s < record.first_token_s for record in made.records)
+
+
+def test_reasoning_counts_for_ttft_and_not_for_ttfat() -> None:
+    def script(_: int, __: dict[str, Any]) -> Reply:
+        return steps(delta(reasoning_content="hm"), delta(0.3, content="x"),
+                     delta(finish="stop"), usage(2), DONE)  # fmt: skip
+
+    with FakeServer(script) as server:
+        made = bench(server, api="chat", max_requests=2)
+    for record in made.records:
+        assert record.ttfat_s - record.ttft_s >= 0.28
+
+
+def test_empty_answers_are_failures() -> None:
+    with FakeServer(lambda _, __: steps(text("", finish="stop"), usage(0), DONE)) as server:
+        made = bench(server, max_requests=4)
+    assert made.counts["failed"] == 4
+    assert made.summary["ttft_p50"].value == math.inf
+
+
+def test_refusals_are_failures_however_fast() -> None:
+    def script(index: int, body: dict[str, Any]) -> Reply:
+        return refusal() if index % 2 else answer(body)
+
+    with FakeServer(script) as server:
+        made = bench(server, slo="ttft_p95<500ms", max_requests=80, duration_s=20)
+        found = judge(parse_slos(["ttft_p95<500ms"]), made)
+    assert (made.counts["ok"], made.counts["failed"]) == (40, 40)
+    assert found.state == "fail"
+    assert made.summary["ttft_p95"].value == math.inf
+    assert made.summary["output_tps"].n == 40
+    failures = made.summary_dict()["failures"]
+    assert len(failures) == 1
+    assert "HTTP 503" in failures[0][0]
+    assert "overloaded" in failures[0][0]
+
+
+def test_server_that_only_refuses_ends_early_and_fails() -> None:
+    with FakeServer(lambda _, __: refusal()) as server:
+        made = bench(server, slo="ttft_p95<500ms", duration_s=60)
+        found = judge(parse_slos(["ttft_p95<500ms"]), made)
+    assert made.duration_s < 30
+    assert (found.state, found.reason) == ("fail", "every request failed")
+    assert made.summary["output_tps"].value == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (steps(text("a"), fault("out of memory"), DONE), "out of memory"),
+        (steps(text("a"), text("b")), "before its end"),
+        (steps(text("a"), cut=True), ""),
+        (steps(Step(0, b"data: {nonsense\n\n")), "JSON"),
+    ],
+)
+def test_broken_streams_are_failures(reply: Reply, says: str) -> None:
+    with FakeServer(lambda _, __: reply) as server:
+        made = bench(server, max_requests=3)
+    assert made.counts["failed"] == 3
+    assert all(says in record.error and record.error for record in made.records)
+    assert all(record.http_status == 200 for record in made.records)
+
+
+def test_timeout_is_a_failure() -> None:
+    with FakeServer(lambda _, __: steps(text("a"), HANG)) as server:
+        made = bench(server, max_requests=2, request_timeout_s=0.3)
+    assert made.counts["failed"] == 2
+    assert "within 0.3 s" in made.records[0].error
+
+
+def test_several_tokens_in_a_chunk_are_several_gaps() -> None:
+    with FakeServer(lambda _, __: tokens(12, gap_s=0.09, per_chunk=3)) as server:
+        made = bench(server, "prompt=8,output=12,concurrency=1", max_requests=3)
+    record = made.records[0]
+    assert record.output_tokens == 12
+    assert record.chunk_tokens == [3, 3, 3, 3]
+    gaps = record.gaps_s()
+    assert len(gaps) == 9
+    assert 0.02 < gaps.mean() < 0.09
+    assert record.tpot_s == pytest.approx((record.chunk_times_s[-1] - record.first_token_s) / 11)
+
+
+def test_missing_usage_is_said() -> None:
+    with FakeServer(lambda _, __: steps(text("a"), text("b", finish="stop"), DONE)) as server:
+        made = bench(server, max_requests=3)
+    assert made.counts["ok"] == 3
+    assert any("without usage" in note for note in made.notes)
+
+
+def test_other_lengths_than_asked_for_are_said() -> None:
+    with FakeServer(lambda _, __: tokens(2)) as server:
+        made = bench(server, max_requests=5)
+    assert any(note.startswith("outputs came out at 2 tokens") for note in made.notes)
+
+
+def test_stalled_server_cannot_hide_its_queue() -> None:
+    """One stall of a second under open-loop load: later requests were due while it lasted."""
+
+    class Stall:
+        def __init__(self) -> None:
+            self.until = 0.0
+
+        def __call__(self, index: int, body: dict[str, Any]) -> Reply:
+            import time
+
+            if index == 10:
+                self.until = time.monotonic() + 1.0
+            return answer(body, first_s=max(0.0, self.until - time.monotonic()))
+
+    with FakeServer(Stall()) as server:
+        made = bench(server, "prompt=8,output=4,rate=50,arrivals=constant", duration_s=2.0)
+    slow = [record for record in made.records if record.ttft_s > 0.4]
+    assert len(slow) >= 20
+    assert made.summary["ttft_p99"].value > 0.9
+
+
+def test_client_queue_is_part_of_the_latency() -> None:
+    """Latency starts at the schedule, not at the send."""
+    from tests.tuner.runs import good
+
+    assert good(0, ttft_s=0.5, lag_s=0.4).ttft_s == 0.5
+
+
+def test_hanging_requests_are_censored_with_what_was_seen() -> None:
+    def script(index: int, body: dict[str, Any]) -> Reply:
+        return steps(HANG) if index % 2 else answer(body)
+
+    with FakeServer(script) as server:
+        made = bench(server, "prompt=8,output=4,rate=20", drain_s=0.5, slo="e2e_p50<200ms")
+        found = judge(parse_slos(["e2e_p50<200ms"]), made)
+    assert made.counts["censored"] >= 5
+    assert made.counts["censored"] + made.counts["ok"] == made.counts["sent"]
+    assert found.state != "pass"
+    assert found.clauses[0].estimate.high == math.inf
+    assert server.hung_up == made.counts["censored"]
+
+
+def test_warm_up_is_never_counted() -> None:
+    def script(index: int, body: dict[str, Any]) -> Reply:
+        return answer(body, first_s=0.6 if index == 0 else 0.0)
+
+    with FakeServer(script) as server:
+        endpoint = Endpoint(server.url).probe()
+        made = measure(endpoint, parse_workload("prompt=8,output=4,concurrency=1"),
+                       duration_s=1.0, warmup_s=0.5)  # fmt: skip
+    assert made.counts["warmup"] >= 1
+    assert all(record.scheduled_s >= 0.5 for record in made.in_window)
+    assert made.records[0].ttft_s >= 0.6
+
+
+def test_closed_loop_never_exceeds_its_clients() -> None:
+    with FakeServer(lambda _, body: answer(body, first_s=0.02)) as server:
+        made = bench(server, "prompt=8,output=4,concurrency=3", max_requests=30, duration_s=20)
+    assert made.counts["ok"] == 30
+    events = [(r.sent_s, 1) for r in made.records] + [(r.end_s, -1) for r in made.records]
+    running = most = 0
+    for _, change in sorted(events):
+        running += change
+        most = max(most, running)
+    assert most == 3
+
+
+def test_stop_on_evidence_and_progress() -> None:
+    seen = []
+    with FakeServer() as server:
+        made = bench(
+            server, duration_s=60, on_progress=seen.append,
+            should_stop=lambda load, window_start_s: len(load.records) > 20,
+        )  # fmt: skip
+    assert made.duration_s < 30
+    assert made.counts["ok"] > 20
+    assert seen[-1].completed > 0
+    assert seen[0].total_s == 60
+
+
+def test_interrupt_closes_every_connection() -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with FakeServer(lambda _, __: steps(text("a"), HANG)) as server:
+        with pytest.raises(KeyboardInterrupt):
+            bench(server, duration_s=60, on_progress=interrupt)
+        for _ in range(100):
+            if server.hung_up == 2:
+                break
+            import time
+
+            time.sleep(0.02)
+        assert server.hung_up == 2
+
+
+def test_fault_in_a_callback_is_raised() -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    with FakeServer() as server, pytest.raises(ZeroDivisionError):
+        bench(server, duration_s=170, on_progress=broken)
+
+
+def test_warm_cache_is_flagged() -> None:
+    counters = iter([(0, 0), (1000, 900)])
+
+    def metrics() -> str:
+        queries, hits = next(counters)
+        return (
+            "# TYPE vllm:prefix_cache_queries counter\n"
+            f'vllm:prefix_cache_queries_total{{engine="0"}} {queries}\n'
+            "# TYPE vllm:prefix_cache_hits counter\n"
+            f'vllm:prefix_cache_hits_total{{engine="0"}} {hits}\n'
+        )
+
+    with FakeServer(metrics=metrics) as server:
+        made = bench(server, max_requests=3)
+    assert made.server is not None
+    assert made.server.prefix_hit_rate == pytest.approx(0.9)
+    assert any("prefix cache served 90%" in note for note in made.notes)
