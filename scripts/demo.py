@@ -140,7 +140,8 @@ def run(options: argparse.Namespace, children: list[Child]) -> int:
 
     say("1/3 engine: SmolLM2-135M-Instruct on this machine")
     engine = start(
-        "engine", [str(BIN / "engine"), "serve", "--port", str(port), "--enable-admin"]
+        "engine", [str(BIN / "engine"), "serve", "--port", str(port), "--enable-admin",
+         "--gpu-memory-utilization-limit", "0.95"]
     )  # fmt: skip
     children.append(engine)
     wait_until_up(engine, f"{engine_url}/health", timeout_s=180)

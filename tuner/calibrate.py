@@ -31,6 +31,8 @@ DEFAULT_WORKLOAD = f"prompt=256,output=16,concurrency={CLIENTS}"
 AIM, BAND = math.log(1.25), (math.log(1.10), math.log(1.50))
 LIMIT_S = 60.0
 PROBE_S, PROBE_WARMUP_S = 5.0, 2.0
+LONGEST_PROBE_S = 20.0
+FEWEST_REQUESTS = 8
 
 Probe = Callable[[Workload, float, float, int], Measurement]
 """(workload, window_s, warmup_s, seed) → measurement at the baseline's settings."""
@@ -112,6 +114,16 @@ def calibrate(
     levels = tuple((at, math.exp(margin)) for at, margin in found.items())
     note = _note(found, chosen, dial.unit)
     return Calibration(dial.at(chosen), levels, clock() - began_s, note)
+
+
+def _probe_level(probe: Probe, workload: Workload, seed: int) -> Measurement:
+    """A measurement long enough to hold some requests, also on a slow server."""
+    window_s = PROBE_S
+    while True:
+        made = probe(workload, window_s, PROBE_WARMUP_S, seed)
+        if made.counts.get("sent", 0) >= FEWEST_REQUESTS or window_s >= LONGEST_PROBE_S:
+            return made
+        window_s *= 2
 
 
 def _worst_latency_margin(verdict: Verdict) -> float:
