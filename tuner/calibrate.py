@@ -103,7 +103,7 @@ def calibrate(
         took_s = (clock() - began_s) / len(found) if found else 0.0
         if found and clock() - began_s + took_s > limit_s:
             break
-        made = probe(dial.at(level), PROBE_S, PROBE_WARMUP_S, seed + 10_000 + len(found))
+        made = _probe_level(probe, dial.at(level), seed + 10_000 + len(found))
         if made.counts.get("ok", 0) == 0 and made.counts.get("censored", 0) == 0:
             raise UserError(f"the load could not be sized: {made.invalid_reason or _why(made)}")
         found[level] = _worst_latency_margin(judge(slos, made))
