@@ -282,8 +282,9 @@ class _Session:
         model, engine = str(about.get("model") or ""), str(about.get("kind"))
         nearest = closest(self.ledger.outcomes)
         result = result_dict(
-            decision, self.request.objective, model=model, engine=engine, nearest=nearest
-        )
+            decision, self.request.objective, model=model, engine=engine,
+            outcomes=self.ledger.outcomes, nearest=nearest,
+        )  # fmt: skip
         self.database.update_study(self.study.id, state="done", result=result)
         self.line.clear()
         if self.args.json:

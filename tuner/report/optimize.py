@@ -13,12 +13,16 @@ from tuner.report.flags import commands, config_text
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
 from tuner.search.pool import Pooled
+from tuner.search.proposals import result_value
 from tuner.slo import SloSet
 from tuner.stats import Comparison, Estimate
 from tuner.trial import Outcome
 from tuner.units import show
 
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")
+UNSTEADY = 1.3
+"""Runs of the unchanged baseline further apart than this ratio call for a caution."""
+
 _HEADS = {
     "improved": "A better configuration is confirmed",
     "keep_baseline": "Keep the baseline",
@@ -28,7 +32,13 @@ _HEADS = {
 
 
 def result_dict(
-    decision: Decision, objective: Objective, *, model: str, engine: str, nearest: Outcome | None
+    decision: Decision,
+    objective: Objective,
+    *,
+    model: str,
+    engine: str,
+    outcomes: Sequence[Outcome],
+    nearest: Outcome | None,
 ) -> dict[str, Any]:
     """JSON-able; `best` is empty when the baseline stays."""
     best = decision.best_config
@@ -42,6 +52,7 @@ def result_dict(
         "gain": _gain_dict(decision.gain),
         "closest": dict(nearest.config) if nearest is not None and not decision.met else {},
         "flags": _commands(decision, model, engine),
+        "cautions": cautions(decision, objective, outcomes),
     }
 
 
@@ -73,10 +84,28 @@ def report_lines(
             f"  {name:<11} {command}"
             for name, command in _commands(decision, model, engine).items()
         ]
+    lines += [f"caution: {text}" for text in cautions(decision, objective, outcomes)]
     failed = [o for o in outcomes if o.state != "ok"]
     lines += ["", f"study {study}: {len(outcomes)} measurements, {len(failed)} without a result"]
     lines += [f"  {config_text(o.config)}: {o.failure_reason.splitlines()[0]}" for o in failed[:5]]
     return [*lines, f"go on with: {resume}"]
+
+
+def cautions(decision: Decision, objective: Objective, outcomes: Sequence[Outcome]) -> list[str]:
+    """What a reader should doubt: a machine that changed while it was measured."""
+    values = [
+        value
+        for o in outcomes
+        if o.config == decision.baseline_config
+        and (value := result_value(o, objective)) is not None
+    ]
+    if len(values) < 2 or max(values) <= UNSTEADY * min(values):
+        return []
+    unit = decision.baseline.summary[objective.key].unit
+    return [
+        f"the machine was not steady: {objective.key} of the unchanged baseline ranged from "
+        f"{show(min(values), unit)} to {show(max(values), unit)}; repeat when nothing else runs"
+    ]
 
 
 def gain_text(decision: Decision, objective: Objective) -> str:

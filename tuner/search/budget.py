@@ -22,7 +22,7 @@ DRAIN_S = 1.5
 """About what the end of a measurement takes: last answers, scraping, storing."""
 
 BASELINES = 2
-MIN_TRIALS = 4
+MIN_TRIALS = 5
 _TRIALS = re.compile(r"\s*(\d+)\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def parse_budget(text: str) -> Budget:
         if trials < MIN_TRIALS:
             raise UserError(
                 f"--budget {text!r}: at least {MIN_TRIALS} trials are needed (two baselines, one "
-                "candidate, one confirmation)"
+                "candidate, one confirming pair)"
             )
         return Budget(text.strip(), trials=trials)
     try:
@@ -102,5 +102,5 @@ def _split(slots: int, window_s: float, warmup_s: float) -> Plan:
     left = slots - BASELINES
     finalists = 2 if slots >= 14 else 1
     rounds = max(1, min(5, round(0.42 * left / (1 + finalists))))
-    search = max(1, left - rounds * (1 + finalists))
+    search = left - rounds * (1 + finalists)
     return Plan(window_s, warmup_s, search, rounds, finalists)

@@ -1,8 +1,8 @@
 """The search space: knobs with values or ranges inside what the target allows.
 
-Each knob is searched as a number in [0, 1] and decoded in table order, so that a constraint
-between knobs (chunk_size ≥ max_num_seqs) shapes the later knob's range: no point of the cube is
-ever infeasible, and no trial is wasted on a configuration the engine would refuse.
+Each knob is searched as a number in [0, 1] and decoded in the knob table's order, so that a
+constraint between knobs (chunk_size ≥ max_num_seqs) shapes the later knob's range: no point of the
+cube is ever infeasible, and no trial is wasted on a configuration the engine would refuse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.errors import UserError
 from tuner.targets.base import KnobRange, Setting
 
 JOINT = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
-_RANGE = re.compile(r"([^:.]+):([^:]+?)(:log|:lin)?$|(.+?)\.\.(.+)$")
+_RANGE = re.compile(r"(.+?)(?:\.\.|:)([^:]+?)(:log|:lin)?$")
 _COARSE_FROM = 32
 """Token and sequence counts above this are rounded to about 6 %: finer steps only repeat points."""
 
@@ -38,7 +38,7 @@ class Axis:
     def __str__(self) -> str:
         if self.values:
             return f"{self.name}={','.join(f'{value:g}' for value in self.values)}"
-        return f"{self.name}={self.low:g}:{self.high:g}{':log' if self.log else ''}"
+        return f"{self.name}={self.low:g}:{self.high:g}{':log' if self.log else ':lin'}"
 
     def at_least(self, floor: float) -> Axis:
         """The part of the axis from floor up."""
@@ -92,7 +92,7 @@ class Space:
         config = dict(self.fixed)
         for axis in self.axes:
             config[axis.name] = self._allowed(axis, config).decode(units[axis.name])
-        return config
+        return {name: config[name] for name in sorted(config, key=_table_order)}
 
     def encode(self, config: Mapping[str, Setting]) -> dict[str, float]:
         return {
@@ -146,8 +146,8 @@ def parse_axis(text: str, knobs: Mapping[str, KnobRange]) -> Axis:
         listed = sorted({_number(part, name, whole) for part in values.split(",")})
         axis = Axis(name, whole, listed[0], listed[-1], values=tuple(listed))
     else:
-        low, high, scale, low2, high2 = found.groups()
-        ends = [_number(part, name, whole) for part in (low or low2, high or high2)]
+        low, high, scale = found.groups()
+        ends = [_number(part, name, whole) for part in (low, high)]
         if ends[0] >= ends[1]:
             raise UserError(f"--knob {text!r}: the range must run from low to high")
         log = scale == ":log" or (scale is None and KNOBS[name].log)
@@ -185,7 +185,7 @@ def _default_axes(knobs: Mapping[str, KnobRange], concurrency: float | None) -> 
 
 def _linked(axes: Sequence[Axis], fixed: Mapping[str, Setting]) -> Space:
     """Order the axes and rule out what chunk_size ≥ max_num_seqs forbids."""
-    ordered = sorted(axes, key=lambda axis: (axis.name == "chunk_size", axis.name))
+    ordered = sorted(axes, key=lambda axis: _table_order(axis.name))
     by_name = {axis.name: axis for axis in ordered}
     seqs, chunk = by_name.get("max_num_seqs"), by_name.get("chunk_size")
     top = chunk.high if chunk is not None else float(fixed.get("chunk_size", math.inf))
@@ -199,6 +199,11 @@ def _linked(axes: Sequence[Axis], fixed: Mapping[str, Setting]) -> Space:
         kept = tuple(value for value in seqs.values if value <= top)
         by_name["max_num_seqs"] = Axis(seqs.name, seqs.whole, seqs.low, top, seqs.log, kept)
     return Space(tuple(by_name[axis.name] for axis in ordered), dict(fixed))
+
+
+def _table_order(name: str) -> int:
+    """Position in the table of knobs, where max_num_seqs stands before chunk_size."""
+    return list(KNOBS).index(name)
 
 
 def _number(text: str, name: str, whole: bool) -> Setting:

@@ -1,0 +1,195 @@
+"""A server that is only arithmetic: figures follow from the knobs, time from a counted clock.
+
+The surface resembles a CPU engine: a large chunk makes first tokens late, a very small one costs
+throughput; more sequences serve more, up to a point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from storage.rows import Stage
+from tuner.endpoint import Endpoint
+from tuner.measure import Measurement, Progress, summarize
+from tuner.records import RequestRecord
+from tuner.search.budget import Plan
+from tuner.search.decide import Config
+from tuner.search.ledger import MemoryLedger
+from tuner.search.objective import Objective
+from tuner.search.optimize import Search
+from tuner.search.pace import Pace
+from tuner.search.proposals import Proposer
+from tuner.search.space import joint_space
+from tuner.slo import SloSet, parse_slos
+from tuner.targets.base import KnobRange, Setting, TargetError
+from tuner.trial import Lab, Outcome
+from tuner.workload import Workload, parse_workload
+
+OUTPUT_TOKENS = 8
+DEFAULTS: Config = {"max_num_seqs": 128, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
+
+
+@dataclass
+class FakeTarget:
+    """crashes(config) says which settings end the server."""
+
+    crashes: Callable[[Config], bool] = lambda config: False
+    crash_kind: str = "configuration"
+    config: dict[str, Setting] = field(default_factory=lambda: dict(DEFAULTS))
+    applied: list[Config] = field(default_factory=list)
+    kind: str = "slotune"
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+    def knobs(self) -> dict[str, KnobRange]:
+        return {
+            "max_num_seqs": KnobRange(int(self.config["max_num_seqs"]), 1, 256, True),
+            "chunk_size": KnobRange(int(self.config["chunk_size"]), 1, 8192, True),
+            "gpu_memory_utilization": KnobRange(0.9, 0.1, 0.9, True),
+        }
+
+    def apply(self, config: Config) -> None:
+        self.applied.append(dict(config))
+        if self.crashes(dict(config)):
+            raise TargetError("out of memory", kind=self.crash_kind, log_tail="last words")  # type: ignore[arg-type]
+        self.config = dict(config)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint("http://fake")
+
+    def reset_prefix_cache(self) -> None: ...
+
+    def log_tail(self) -> str:
+        return ""
+
+
+def ttft_s(config: Config) -> float:
+    """Median time to first token."""
+    chunk, seqs = float(config["chunk_size"]), float(config["max_num_seqs"])
+    return 0.1 + 0.6 * (chunk / 2048) ** 0.7 + 0.3 * max(0.0, math.log2(16 / seqs))
+
+
+def rate(config: Config) -> float:
+    """Requests per second."""
+    chunk, seqs = float(config["chunk_size"]), float(config["max_num_seqs"])
+    return 20 * (1 - 0.25 * max(0.0, math.log2(256 / chunk)) ** 1.2) * (seqs / (seqs + 6))
+
+
+@dataclass
+class Surface:
+    """Stands for tuner.measure.measure; clock_s goes on by what a measurement would take."""
+
+    target: FakeTarget
+    ttft: Callable[[Config], float] = ttft_s
+    rate: Callable[[Config], float] = rate
+    noise: float = 0.03
+    dead: Callable[[Config], bool] = lambda config: False
+    clock_s: float = 1_000.0
+    calls: int = 0
+    interrupt_at: int | None = None
+
+    def clock(self) -> float:
+        return self.clock_s
+
+    def __call__(
+        self,
+        endpoint: Endpoint,
+        workload: Workload,
+        *,
+        duration_s: float,
+        warmup_s: float,
+        seed: int,
+        slos: SloSet | None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Measurement:
+        self.calls += 1
+        if self.calls == self.interrupt_at:
+            raise KeyboardInterrupt
+        config = self.target.config
+        rng = np.random.default_rng((seed, self.calls))
+        made = Measurement(
+            endpoint, workload, seed, (warmup_s, warmup_s + duration_s), self.clock_s,
+            self._records(config, rng, warmup_s, duration_s), lag_p99_s=0.0,
+        )  # fmt: skip
+        self.clock_s += warmup_s + duration_s + 1
+        return summarize(made, slos)
+
+    def _records(
+        self, config: Config, rng: np.random.Generator, start_s: float, window_s: float
+    ) -> list[RequestRecord]:
+        noise = float(np.exp(rng.normal(0, self.noise)))
+        count = max(1, round(self.rate(config) * window_s * noise))
+        records = []
+        for index in range(count):
+            at_s = start_s + window_s * index / count
+            if self.dead(config):
+                records.append(_failed(index, at_s))
+                continue
+            first_s = at_s + self.ttft(config) * float(np.exp(rng.normal(0, 0.1)))
+            times = [first_s + 0.001 * i for i in range(OUTPUT_TOKENS)]
+            record = RequestRecord(index, at_s, at_s, first_s, first_s, first_s, times[-1], times)
+            record.chunk_tokens = [1] * OUTPUT_TOKENS
+            record.prompt_tokens, record.output_tokens = 64, OUTPUT_TOKENS
+            record.http_status, record.finish_reason, record.state = 200, "length", "ok"
+            records.append(record)
+        return records
+
+
+def _failed(index: int, at_s: float) -> RequestRecord:
+    record = RequestRecord(index, at_s, at_s)
+    record.end_s, record.state, record.error = at_s + 0.01, "failed", "HTTP 500: boom"
+    return record
+
+
+class Silent:
+    """Events that only remember."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def begin(self, stage: Stage, config: Config, pace: Pace) -> None: ...
+
+    def done(self, outcome: Outcome) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def search_on(
+    surface: Surface,
+    slo: str = "ttft_p95<500ms",
+    *,
+    budget: Any,
+    seed: int = 0,
+    plan: Plan | None = None,
+    ledger: MemoryLedger | None = None,
+    sampler: str = "tpe",
+) -> Search:
+    """A search over the synthetic server, in memory."""
+    slos = parse_slos([slo]) if slo else SloSet()
+    objective = Objective()
+    target = surface.target
+    space = joint_space(target.knobs())
+    lab = Lab(
+        target, parse_workload("prompt=64,output=8,rate=10"), slos, surface, 10.0, 2.0,
+        clock=surface.clock,
+    )  # fmt: skip
+    proposer = Proposer(space, objective, slos, sampler_name=sampler, seed=seed)
+    kept = ledger if ledger is not None else MemoryLedger()
+    proposer.recover(kept.outcomes)
+    trials = plan or Plan(10.0, 2.0, search=10, confirm_rounds=3, finalists=2)
+    pace = Pace(budget, trials, kept, surface.clock)
+    return Search(
+        lab, kept, proposer, space, objective, trials, pace, Silent(), dict(DEFAULTS), seed
+    )

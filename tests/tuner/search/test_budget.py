@@ -1,0 +1,42 @@
+"""Budgets: what they say, and that what is planned fits into them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.errors import UserError
+from tuner.search.budget import BASELINES, MIN_TRIALS, parse_budget, plan
+
+
+def test_both_forms() -> None:
+    assert parse_budget("5m").total_s == 300
+    assert parse_budget("90s").total_s == 90
+    assert parse_budget("20 trials").trials == 20
+    assert parse_budget("20trials").trials == 20
+
+
+@pytest.mark.parametrize("text", ["", "5", "five minutes", "4 trials", "-5m", "0s"])
+def test_faults(text: str) -> None:
+    with pytest.raises(UserError, match="--budget"):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize("seconds", [90, 120, 300, 600, 3600, 7200])
+@pytest.mark.parametrize("spent_s", [0.0, 45.0])
+def test_what_is_planned_fits(seconds: int, spent_s: float) -> None:
+    made = plan(parse_budget(f"{seconds}s"), spent_s)
+    measurements = BASELINES + made.search + made.confirm_slots
+    assert measurements >= MIN_TRIALS
+    assert spent_s + measurements * made.slot_s <= max(seconds, spent_s + MIN_TRIALS * made.slot_s)
+    assert made.search >= 1
+
+
+def test_trials_are_split_exactly() -> None:
+    for count in range(MIN_TRIALS, 60):
+        made = plan(parse_budget(f"{count} trials"))
+        assert BASELINES + made.search + made.confirm_slots == count
+
+
+def test_given_durations_are_kept() -> None:
+    made = plan(parse_budget("5m"), window_s=20.0, warmup_s=0.0)
+    assert (made.window_s, made.warmup_s) == (20.0, 0.0)

@@ -1,0 +1,188 @@
+"""The joint search on a synthetic server: what it finds, when it stops, what it never does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Silent, Surface, search_on
+from tuner.errors import UserError
+from tuner.search.budget import parse_budget
+from tuner.search.ledger import MemoryLedger
+from tuner.search.optimize import FAILURE_LIMIT, optimize
+from tuner.targets.base import TargetError
+
+BUDGET = parse_budget("22 trials")
+
+
+def stages(ledger: MemoryLedger) -> list[str]:
+    return [outcome.stage for outcome in ledger.outcomes]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_finds_and_confirms_what_meets_the_slo(seed: int) -> None:
+    search = search_on(Surface(FakeTarget()), budget=BUDGET, seed=seed)
+    decision = optimize(search)
+    assert decision.answer == "improved"
+    assert decision.met
+    assert decision.baseline.verdict.state == "fail"
+    assert decision.best_config is not None
+    assert float(decision.best_config["chunk_size"]) < 1200
+    assert len(search.ledger.outcomes) <= 22
+
+
+def test_baseline_is_measured_twice_and_first() -> None:
+    search = search_on(Surface(FakeTarget()), budget=BUDGET)
+    optimize(search)
+    found = search.ledger.outcomes
+    assert [o.stage for o in found[:2]] == ["baseline", "baseline"]
+    assert all(o.config == DEFAULTS for o in found[:2])
+    assert found[0].seed != found[1].seed
+    assert found[2].stage == "sweep"
+
+
+def test_no_trial_breaks_the_link_between_knobs() -> None:
+    surface = Surface(FakeTarget())
+    optimize(search_on(surface, budget=parse_budget("40 trials"), sampler="random"))
+    assert all(c["chunk_size"] >= c["max_num_seqs"] for c in surface.target.applied)
+
+
+def test_same_seed_same_trials() -> None:
+    first, second = (search_on(Surface(FakeTarget()), budget=BUDGET, seed=7) for _ in range(2))
+    optimize(first)
+    optimize(second)
+    assert [o.config for o in first.ledger.outcomes] == [o.config for o in second.ledger.outcomes]
+
+
+def test_confirmation_pairs_share_seeds_that_the_search_never_used() -> None:
+    search = search_on(Surface(FakeTarget()), budget=BUDGET)
+    optimize(search)
+    explored = {o.seed for o in search.ledger.outcomes if o.stage != "confirm"}
+    confirmed = [o for o in search.ledger.outcomes if o.stage == "confirm"]
+    assert confirmed
+    assert not explored & {o.seed for o in confirmed}
+    for seed in {o.seed for o in confirmed}:
+        assert any(o.config == DEFAULTS for o in confirmed if o.seed == seed)
+
+
+def test_crashes_are_learned_and_the_sampler_moves_away() -> None:
+    """Half of the space ends the server; few of the trials may be spent there."""
+    target = FakeTarget(crashes=lambda c: 64 < c["max_num_seqs"] < 128)
+    search = search_on(Surface(target), budget=parse_budget("40 trials"), seed=1)
+    decision = optimize(search)
+    assert decision.met
+    crashed = [o for o in search.ledger.outcomes if o.state == "failed"]
+    assert len(crashed) < 0.3 * len(search.ledger.outcomes)
+    assert all(o.failure_kind == "configuration" for o in crashed)
+    assert decision.chosen_config not in [o.config for o in crashed]
+
+
+def test_a_transient_failure_is_tried_once_more() -> None:
+    target = FakeTarget(crash_kind="transient")
+    attempts = {"left": 1}
+
+    def crash_once(config: object) -> bool:
+        attempts["left"] -= 1
+        return attempts["left"] == 0
+
+    target.crashes = crash_once
+    search = search_on(Surface(target), budget=BUDGET)
+    optimize(search)
+    assert all(o.ok for o in search.ledger.outcomes)
+    assert target.applied[0] == target.applied[1] == DEFAULTS
+
+
+def test_repeated_failure_has_a_limit() -> None:
+    target = FakeTarget(crashes=lambda c: c != DEFAULTS)
+    search = search_on(Surface(target), budget=parse_budget("100 trials"))
+    decision = optimize(search)
+    assert len(search.ledger.outcomes) == 2 + FAILURE_LIMIT
+    assert decision.answer == "none_feasible"
+    assert isinstance(search.events, Silent)
+    assert "out of memory" in search.events.notes[0]
+
+
+def test_failed_baseline_ends_the_study_with_reason_and_log() -> None:
+    search = search_on(Surface(FakeTarget(crashes=lambda c: True)), budget=BUDGET)
+    with pytest.raises(UserError, match=r"baseline failed: out of memory") as caught:
+        optimize(search)
+    assert "last words" in str(caught.value)
+    assert len(search.ledger.outcomes) == 1
+
+
+def test_a_server_that_answers_errors_is_no_baseline() -> None:
+    surface = Surface(FakeTarget(), dead=lambda c: True)
+    with pytest.raises(UserError, match="every request failed: HTTP 500: boom"):
+        optimize(search_on(surface, budget=BUDGET))
+
+
+def test_failing_requests_never_win() -> None:
+    """A server that refuses all under some settings looks fast there; it must never be chosen."""
+    surface = Surface(FakeTarget(), dead=lambda c: c["chunk_size"] < 400)
+    search = search_on(surface, budget=BUDGET)
+    decision = optimize(search)
+    assert float(decision.chosen_config["chunk_size"]) >= 400
+    dead = [o for o in search.ledger.outcomes if o.config["chunk_size"] < 400]
+    assert dead
+    assert all(o.state == "failed" for o in dead)
+
+
+def test_infeasible_everything_says_so() -> None:
+    surface = Surface(FakeTarget(), ttft=lambda c: 2.0)
+    decision = optimize(search_on(surface, budget=BUDGET))
+    assert decision.answer == "none_feasible"
+    assert not decision.met
+    assert decision.best_config is None
+
+
+def test_keep_the_baseline_when_nothing_is_better() -> None:
+    surface = Surface(FakeTarget(), ttft=lambda c: 0.1, rate=lambda c: 20.0, noise=0.02)
+    decision = optimize(search_on(surface, budget=BUDGET))
+    assert decision.answer == "keep_baseline"
+    assert decision.met
+    assert decision.chosen_config == DEFAULTS
+
+
+def test_the_budget_of_trials_is_kept() -> None:
+    for count in (5, 9, 15):
+        search = search_on(Surface(FakeTarget()), budget=parse_budget(f"{count} trials"))
+        optimize(search)
+        assert len(search.ledger.outcomes) <= count
+
+
+def test_the_budget_of_time_is_kept_and_used() -> None:
+    surface = Surface(FakeTarget(), ttft=lambda c: 2.0)  # nothing to confirm: all is searched
+    began_s = surface.clock_s
+    optimize(search_on(surface, budget=parse_budget("5m")))
+    assert 300 - 2 * 13 < surface.clock_s - began_s <= 305
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 4, 9, 14, 17])
+def test_resume_after_an_interruption_at_any_stage(stop_at: int) -> None:
+    surface = Surface(FakeTarget(), interrupt_at=stop_at)
+    ledger = MemoryLedger()
+    search = search_on(surface, budget=BUDGET, ledger=ledger)
+    with pytest.raises(KeyboardInterrupt):
+        optimize(search)
+    assert len(ledger.outcomes) == stop_at - 1
+    kept = list(ledger.outcomes)
+    decision = optimize(search_on(surface, budget=BUDGET, ledger=ledger))
+    assert ledger.outcomes[: len(kept)] == kept
+    assert decision.answer == "improved"
+    assert stages(ledger).count("baseline") == 2
+    assert len(ledger.outcomes) <= 22
+
+
+def test_a_lost_server_ends_the_search_at_once() -> None:
+    target = FakeTarget()
+    surface = Surface(target)
+
+    def gone(config: object) -> bool:
+        if surface.calls >= 4:
+            raise TargetError("the engine was restarted", gone=True)
+        return False
+
+    target.crashes = gone
+    search = search_on(surface, budget=BUDGET)
+    with pytest.raises(TargetError, match="restarted"):
+        optimize(search)
+    assert len(search.ledger.outcomes) == 4
