@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.scheduler.observations import Observations, TokenEvent
 from engine.scheduler.plan import BindingLimit, StepOutput, StepPlan
-from engine.scheduler.scheduler import Observations, Scheduler, TokenEvent
+from engine.scheduler.scheduler import Scheduler
 from engine.sequence import FinishReason, Sequence
 from engine.stats import FinishedStats, PrefillStats, StepStats
 

@@ -46,7 +46,10 @@ class Sequence:
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
     num_preemptions: int = 0
+    num_dropped_tokens: int = 0
+    """Computed tokens given up by the last preemption; 0 once the sequence has resumed."""
     num_prefill_computed_tokens: int = 0
+    """Tokens computed before the first output, those computed again after a preemption included."""
     queued_s: float | None = None
     first_scheduled_s: float | None = None
     first_token_s: float | None = None

@@ -119,6 +119,8 @@ class BlockPool:
             node = self._content[block_id]
             if node is None or node.hash != node_hash or block_id in free:
                 raise AssertionError(f"the cache index points to block {block_id} without content")
+        if sum(node is not None for node in self._content) != len(self._by_hash):
+            raise AssertionError("a block has content that the cache index does not know")
         if any(self._content[block_id] is None for block_id in cached):
             raise AssertionError("a cached block has no content")
 

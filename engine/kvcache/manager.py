@@ -42,10 +42,18 @@ class KVCacheManager:
             found.append(block_id)
         return found
 
-    def fits(self, sequence: Sequence, prefix: list[int]) -> bool:
-        """Whether all of the sequence's present tokens would fit, given its cached prefix."""
+    def missing_blocks(self, sequence: Sequence) -> int:
+        """Blocks the sequence still has to get before all its present tokens are computed."""
+        return max(0, self.blocks_for(sequence.num_tokens) - len(sequence.block_table))
+
+    def fits(self, sequence: Sequence, prefix: list[int], promised: int) -> bool:
+        """Whether all of the sequence's present tokens fit beside `promised` blocks of others.
+
+        A prefix block that somebody holds costs nothing; a cached one leaves the available ones.
+        """
         shared = sum(1 for block_id in prefix if self.pool.num_holders(block_id))
-        return self.blocks_for(sequence.num_tokens) - shared <= self.pool.num_available
+        needed = self.blocks_for(sequence.num_tokens) - shared
+        return needed + promised <= self.pool.num_available
 
     def take_prefix(self, sequence: Sequence, prefix: list[int]) -> None:
         """Start the sequence's block table with cached blocks."""

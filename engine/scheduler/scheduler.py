@@ -9,44 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from engine.config import SchedulerConfig
 from engine.errors import RequestError
 from engine.kvcache.blocks import BlockPool
 from engine.kvcache.manager import KVCacheManager
-from engine.scheduler import admission
-from engine.scheduler.plan import BindingLimit, ScheduledSeq, StepOutput, StepPlan
+from engine.scheduler import admission, limits
+from engine.scheduler.binding import binding_limit
+from engine.scheduler.observations import Observations, TokenEvent
+from engine.scheduler.plan import ScheduledSeq, StepOutput, StepPlan
 from engine.sequence import FinishReason, Sequence, SequenceStatus
 from engine.stats import FinishedStats, PrefillStats
-
-KV_PRESSURE_USAGE = 0.95
-TOKEN_BUDGET_SHARE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
-    """One sampled token of one request; finish_reason is set with its last."""
-
-    request_id: str
-    token_id: int
-    finish_reason: FinishReason | None
-    num_prompt_tokens: int
-    num_cached_tokens: int
-    num_output_tokens: int
-
-
-@dataclass(slots=True)
-class Observations:
-    """What happened since they were last taken, for the metrics."""
-
-    prefilled: list[PrefillStats]
-    itl_s: list[float]
-    finished: list[FinishedStats]
-    num_preemptions: int = 0
-    num_preempted_tokens: int = 0
-    prefix_query_tokens: int = 0
-    prefix_hit_tokens: int = 0
 
 
 class Scheduler:
@@ -72,7 +46,7 @@ class Scheduler:
         self._released: list[int] = []
         self._preempted: list[int] = []
         self._kv_blocked = False
-        self._seen = Observations([], [], [])
+        self._seen = Observations()
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -87,7 +61,9 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queue a request, or raise RequestError: 400 impossible, 503 queue full."""
         if sequence.request_id in self._sequences:
-            raise ValueError(f"request id {sequence.request_id!r} is in use")
+            raise RequestError(
+                f"request id {sequence.request_id!r} is in use", code="duplicate_request_id"
+            )
         admission.check_prompt(sequence, self.config.max_model_len)
         limit = admission.output_limit(sequence, self.config, self.pool.cap)
         admission.check_queue(len(self.waiting), self.config.max_num_queued_reqs)
@@ -132,7 +108,15 @@ class Scheduler:
         return StepPlan(
             scheduled=tuple(shares.values()),
             num_scheduled_tokens=self.config.chunk_size - budget,
-            binding_limit=self._binding_limit(bool(preempted), budget),
+            binding_limit=binding_limit(
+                preempted=bool(preempted),
+                waiting=bool(self.waiting),
+                kv_blocked=self._kv_blocked,
+                kv_usage=self.kv.usage,
+                seats_left=self.config.max_num_seqs - len(self.running),
+                tokens_left=budget,
+                chunk_size=self.config.chunk_size,
+            ),
             preempted_seq_ids=preempted,
             released_seq_ids=released,
         )
@@ -153,7 +137,7 @@ class Scheduler:
         return events
 
     def take_observations(self) -> Observations:
-        seen, self._seen = self._seen, Observations([], [], [])
+        seen, self._seen = self._seen, Observations()
         return seen
 
     # -- live changes ------------------------------------------------------------------------
@@ -165,28 +149,24 @@ class Scheduler:
         chunk_size: int | None = None,
         kv_blocks_cap: int | None = None,
     ) -> None:
-        """Change limits between two steps. Nothing running is harmed: it drains or is preempted.
+        """Change limits between two steps, all or none. Nothing running is harmed.
 
-        RequestError (400) when a limit cannot work, also when a request that was admitted would no
-        longer fit into the lowered KV pool.
+        Sequences above a lowered max_num_seqs drain; a KV cap below what is in use lets no block
+        be taken until enough have come back, if need be by preemption. RequestError (400) when a
+        limit cannot work, also when an admitted request would no longer fit into the KV pool.
         """
+        cap = self.pool.cap if kv_blocks_cap is None else kv_blocks_cap
         config = replace(
             self.config,
             max_num_seqs=self.config.max_num_seqs if max_num_seqs is None else max_num_seqs,
             chunk_size=self.config.chunk_size if chunk_size is None else chunk_size,
-            kv_blocks_cap=self.pool.cap if kv_blocks_cap is None else kv_blocks_cap,
+            kv_blocks_cap=cap,
         )
-        if config.max_num_seqs < 1:
-            raise RequestError("max_num_seqs must be at least 1", param="max_num_seqs")
-        if config.chunk_size < config.max_num_seqs:
-            raise RequestError(
-                f"chunk_size ({config.chunk_size}) must be at least max_num_seqs "
-                f"({config.max_num_seqs})",
-                param="chunk_size",
-            )
-        self._check_cap(config.kv_blocks_cap or 0)
+        limits.check_limits(config)
+        limits.check_cap(cap, self.kv, self._sequences.values())
         self.config = config
-        self.pool.set_cap(config.kv_blocks_cap or 0)
+        self.pool.set_cap(cap)
+        limits.follow_cap(config, cap, self._sequences.values())
 
     def reset_prefix_cache(self) -> None:
         self.pool.clear_cache()
@@ -221,10 +201,13 @@ class Scheduler:
         return budget
 
     def _admit_waiting(self, shares: dict[int, ScheduledSeq], budget: int, now_s: float) -> int:
+        if not self.waiting:
+            return budget
+        promised = sum(self.kv.missing_blocks(sequence) for sequence in self.running)
         while self.waiting and budget > 0 and len(self.running) < self.config.max_num_seqs:
             sequence = self.waiting[0]
             prefix = self.kv.find_prefix(sequence)
-            if not self.kv.fits(sequence, prefix):
+            if not self.kv.fits(sequence, prefix, promised):
                 self._kv_blocked = True
                 break
             self.waiting.popleft()
@@ -235,6 +218,7 @@ class Scheduler:
             self._start(sequence, now_s)
             shares[sequence.seq_id] = _share(sequence, count)
             budget -= count
+            promised += self.kv.missing_blocks(sequence)
         return budget
 
     def _share_of(self, sequence: Sequence, budget: int) -> int:
@@ -242,11 +226,18 @@ class Scheduler:
         return min(sequence.num_pending_tokens, budget, cap)
 
     def _start(self, sequence: Sequence, now_s: float) -> None:
+        """From waiting to running, its cached prefix taken: the first time, or again."""
+        seen = self._seen
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = now_s
             sequence.num_cached_tokens = sequence.num_computed_tokens
-            self._seen.prefix_query_tokens += sequence.num_prompt_tokens
-            self._seen.prefix_hit_tokens += sequence.num_computed_tokens
+            if self.config.enable_prefix_caching:
+                seen.prefix_query_tokens += sequence.num_prompt_tokens
+                seen.prefix_hit_tokens += sequence.num_cached_tokens
+        else:
+            lost = sequence.num_dropped_tokens - sequence.num_computed_tokens
+            seen.num_preempted_tokens += max(0, lost)
+            sequence.num_dropped_tokens = 0
         sequence.status = SequenceStatus.RUNNING
         self.running.append(sequence)
 
@@ -254,8 +245,8 @@ class Scheduler:
         """Take the newest sequence's blocks; it waits at the front and computes again."""
         self.running.remove(victim)
         self._seen.num_preemptions += 1
-        self._seen.num_preempted_tokens += victim.num_computed_tokens
         victim.num_preemptions += 1
+        victim.num_dropped_tokens = victim.num_computed_tokens
         self.kv.release(victim)
         victim.num_computed_tokens = 0
         victim.status = SequenceStatus.WAITING
@@ -280,7 +271,8 @@ class Scheduler:
                 )
             )
         else:
-            self._seen.itl_s.append(now_s - (sequence.last_token_s or now_s))
+            assert sequence.last_token_s is not None
+            self._seen.itl_s.append(now_s - sequence.last_token_s)
         sequence.last_token_s = now_s
         reason = self._reason_to_end(sequence, token_id)
         event = TokenEvent(
@@ -308,36 +300,6 @@ class Scheduler:
         del self._sequences[sequence.request_id]
         self._released.append(sequence.seq_id)
         self._seen.finished.append(FinishedStats.of(sequence, now_s))
-
-    def _binding_limit(self, preempted: bool, budget_left: int) -> BindingLimit:
-        """What held this step back; the first of these that holds."""
-        waiting = bool(self.waiting)
-        if preempted or (waiting and (self._kv_blocked or self.kv.usage > KV_PRESSURE_USAGE)):
-            return BindingLimit.KV_PRESSURE
-        if not waiting:
-            return BindingLimit.UNDERLOADED
-        if len(self.running) >= self.config.max_num_seqs:
-            return BindingLimit.SEQ_CAP
-        if budget_left <= (1 - TOKEN_BUDGET_SHARE) * self.config.chunk_size:
-            return BindingLimit.TOKEN_BUDGET
-        return BindingLimit.OTHER
-
-    def _check_cap(self, cap: int) -> None:
-        if not 1 <= cap <= self.pool.num_blocks:
-            raise RequestError(
-                f"the KV-block cap must be between 1 and {self.pool.num_blocks}, got {cap}",
-                param="gpu_memory_utilization",
-            )
-        needed = max((self._blocks_at_end(s) for s in self._sequences.values()), default=0)
-        if cap < needed:
-            raise RequestError(
-                f"a cap of {cap} KV blocks is too low: an admitted request may need {needed}; "
-                "wait until it has ended",
-                param="gpu_memory_utilization",
-            )
-
-    def _blocks_at_end(self, sequence: Sequence) -> int:
-        return self.kv.blocks_for(sequence.num_prompt_tokens + sequence.max_output_tokens - 1)
 
 
 def _share(sequence: Sequence, count: int) -> ScheduledSeq:
