@@ -6,12 +6,19 @@ on what else is in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
+from engine.sampling.filters import filtered
 from engine.scheduler.plan import ScheduledSeq
+
+Draw = Callable[[torch.Tensor, Sequence[ScheduledSeq]], torch.Tensor]
+"""logits [n, vocab] and their n shares → token ids [n]."""
+
+LOWEST_TEMPERATURE = 1e-5
+"""Below it float32 cannot divide by the temperature; the likeliest token is drawn there anyway."""
 
 _SEED_SPACE = 2**64
 
@@ -26,39 +33,55 @@ class Sampler:
     def sample(self, logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> list[int]:
         """logits [n, vocab], one row per share → n token ids. Logits may be overwritten."""
         self._forbid_early_end(logits, shares)
-        random_rows = [row for row, share in enumerate(shares) if not share.sampling.greedy]
-        tokens: list[int] = logits.argmax(dim=-1).tolist()
-        if random_rows:
-            drawn = self._draw(logits[random_rows], [shares[row] for row in random_rows])
-            for row, token in zip(random_rows, drawn, strict=True):
-                tokens[row] = token
+        tokens = [0] * len(shares)
+        for draw in (self._likeliest, self._draw, self._draw_filtered):
+            rows = [row for row, share in enumerate(shares) if self._way(share) == draw]
+            if rows:
+                part = logits if len(rows) == len(shares) else logits[rows]
+                chosen: list[int] = draw(part, [shares[row] for row in rows]).tolist()
+                for row, token in zip(rows, chosen, strict=True):
+                    tokens[row] = token
         return tokens
+
+    def _way(self, share: ScheduledSeq) -> Draw:
+        sampling = share.sampling
+        if sampling.greedy:
+            return self._likeliest
+        return self._draw if sampling.top_k <= 0 and sampling.top_p >= 1 else self._draw_filtered
 
     def _forbid_early_end(self, logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> None:
         """Before min_tokens no token may end the answer."""
         for row, share in enumerate(shares):
             sampling = share.sampling
-            if share.num_output_tokens + 1 < sampling.min_tokens:
+            if share.num_output_tokens + 1 <= sampling.min_tokens:
                 ends = [*sampling.stop_token_ids, *(() if sampling.ignore_eos else self._eos)]
                 if ends:
                     logits[row, ends] = float("-inf")
 
-    def _draw(self, logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> list[int]:
-        """Inverse-CDF sampling over the tokens kept by top-k and top-p, likeliest first."""
-        temperatures = [share.sampling.temperature for share in shares]
-        scaled = logits.float() / torch.tensor(temperatures, device=logits.device).unsqueeze(1)
-        probabilities, order = scaled.softmax(dim=-1).sort(dim=-1, descending=True)
-        keep = _kept(probabilities, shares)
-        cumulative = (probabilities * keep).double().cumsum(dim=-1)
+    def _likeliest(self, logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> torch.Tensor:
+        return logits.argmax(dim=-1)
+
+    def _draw(self, logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> torch.Tensor:
+        """From the whole vocabulary, in the order of token ids: no sorting."""
+        return self._inverse_cdf(_weights(logits, shares), shares)
+
+    def _draw_filtered(self, logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> torch.Tensor:
+        """From the tokens kept by top-k and top-p, likeliest first."""
+        top_k = [share.sampling.top_k for share in shares]
+        top_p = [share.sampling.top_p for share in shares]
+        candidates = filtered(_weights(logits, shares), top_k, top_p)
+        ranks = self._inverse_cdf(candidates.weights, shares)
+        return candidates.token_ids.gather(1, ranks.unsqueeze(1)).squeeze(1)
+
+    def _inverse_cdf(self, weights: torch.Tensor, shares: Sequence[ScheduledSeq]) -> torch.Tensor:
+        """Index [n] into weights [n, m] ≥ 0, drawn in proportion to them; never one of weight 0."""
+        cumulative = weights.cumsum(dim=-1, dtype=torch.float64)
         uniform = torch.tensor(
-            [self._uniform(share) for share in shares],
-            dtype=torch.float64,
-            device=logits.device,
+            [self._uniform(share) for share in shares], dtype=torch.float64, device=weights.device
         ).unsqueeze(1)
-        ranks = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True)
-        ranks = ranks.minimum(keep.sum(dim=-1, keepdim=True) - 1)
-        drawn: list[int] = order.gather(1, ranks).squeeze(1).tolist()
-        return drawn
+        total = cumulative[:, -1:]
+        target = (uniform * total).minimum(total.nextafter(torch.zeros_like(total)))
+        return torch.searchsorted(cumulative, target, right=True).squeeze(1)
 
     def _uniform(self, share: ScheduledSeq) -> float:
         """A number in [0, 1) from (seed, position): Philox in counter mode (Salmon et al. 2011)."""
@@ -74,17 +97,11 @@ class Sampler:
         return float(np.random.Generator(generator).random())
 
 
-def _kept(probabilities: torch.Tensor, shares: Sequence[ScheduledSeq]) -> torch.Tensor:
-    """Mask [n, vocab] over sorted tokens: inside top-k, and inside the nucleus of top-p."""
-    vocab = probabilities.shape[1]
-    device = probabilities.device
-    top_k = [share.sampling.top_k if share.sampling.top_k > 0 else vocab for share in shares]
-    top_p = [share.sampling.top_p for share in shares]
-    rank = torch.arange(vocab, device=device)
-    keep = rank < torch.tensor(top_k, device=device).unsqueeze(1)
-    if any(p < 1 for p in top_p):
-        within = probabilities * keep
-        within = within / within.sum(dim=-1, keepdim=True)
-        before = within.cumsum(dim=-1) - within
-        keep &= (before < torch.tensor(top_p, device=device).unsqueeze(1)) | (rank == 0)
-    return keep
+def _weights(logits: torch.Tensor, shares: Sequence[ScheduledSeq]) -> torch.Tensor:
+    """exp((logit - highest) / temperature), float32 [n, vocab]: probabilities but for a factor."""
+    temperatures = torch.tensor(
+        [max(share.sampling.temperature, LOWEST_TEMPERATURE) for share in shares],
+        device=logits.device,
+    ).unsqueeze(1)
+    shifted = logits.float() - logits.amax(dim=-1, keepdim=True)
+    return shifted.div_(temperatures).exp_()
