@@ -38,10 +38,12 @@ def notes(made: Measurement) -> list[str]:
 
 
 def _warm_cache(made: Measurement) -> list[str]:
-    """Hits that the workload's shared prefix does not explain come from an earlier run's tokens."""
+    """Hits that neither the workload's shared prefix nor the chat template explains come from an
+    earlier run's tokens."""
     rate = made.server.prefix_hit_rate if made.server is not None else None
     workload = made.workload
-    explained = min(1.0, workload.shared_prefix / workload.prompt.mean)
+    shared = workload.shared_prefix + made.endpoint.template_tokens
+    explained = min(1.0, shared / workload.prompt.mean)
     if rate is None or rate <= explained + HIT_RATE_TOLERANCE:
         return []
     return [

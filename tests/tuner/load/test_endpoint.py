@@ -68,9 +68,8 @@ def test_chat_only_server_is_pointed_out() -> None:
 
 
 def test_some_other_web_server() -> None:
-    with FakeServer(metrics=lambda: "hello") as server:
-        with pytest.raises(UserError, match="OpenAI-compatible"):
-            Endpoint(f"{server.url}/elsewhere").probe()
+    with FakeServer() as server, pytest.raises(UserError, match="OpenAI-compatible"):
+        Endpoint(f"{server.url}/elsewhere").probe()
 
 
 @pytest.mark.parametrize(
