@@ -17,6 +17,7 @@ from dashboard.history import (
     Point,
     baseline,
     best_so_far,
+    config_text,
     estimate,
     outcome_of,
     same_config,
@@ -52,7 +53,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """title is "" while nothing is decided. flags: engine → command line that reproduces it."""
+    """title is "" while nothing is decided. flags: engine → command line that reproduces it.
+
+    closest names the configuration nearest to the SLOs where none met them.
+    """
 
     title: str
     tone: str
@@ -60,6 +64,7 @@ class Answer:
     gain: str
     base: Side | None
     best: Side | None
+    closest: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -68,14 +73,17 @@ def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Ans
     if not result:
         return _so_far(found, objective)
     title, tone = _ANSWERS.get(str(result.get("answer")), (str(result.get("answer", "")), "info"))
+    reason, closest = str(result.get("reason") or ""), result.get("closest") or {}
+    recommended = result.get("answer") != "none_feasible"
     return Answer(
         title=title,
         tone=tone,
-        reason=str(result.get("reason") or ""),
+        reason="" if reason.lower() == title.lower() else reason,
         gain=_gain_text(result.get("gain") or {}, objective),
         base=_side(result.get("baseline"), found) or _of_point(baseline(found)),
         best=_side(result.get("best"), found),
-        flags=dict(result.get("flags") or {}),
+        closest=f"closest was {config_text(closest)}" if closest else "",
+        flags=dict(result.get("flags") or {}) if recommended else {},
     )
 
 

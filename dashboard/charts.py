@@ -47,7 +47,7 @@ def time_series(
             "value:Q",
             title=None,
             scale=alt.Scale(zero=True, domain=domain, nice=True),
-            axis=alt.Axis(tickCount=3, format=",.3~g"),
+            axis=alt.Axis(tickCount=3, format=",.6~g"),
         ),
         color=alt.Color(
             "series:N",

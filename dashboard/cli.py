@@ -155,7 +155,10 @@ def _serve(settings: Settings, host: str, port: int) -> int:
     configure(settings)
     from streamlit.web import cli as streamlit_cli
 
+    from dashboard.connect import metric_source
     from dashboard.theme import server_flags
+
+    metric_source()  # read from now on, so that the first visitor finds a history
 
     app = Path(__file__).with_name("app.py")
     threading.Thread(target=_announce, args=(settings, host, port), daemon=True).start()

@@ -54,6 +54,8 @@ def number(value: float) -> str:
 
 def scaled(value: float, unit: str) -> tuple[str, str]:
     """(text, unit) with the unit that reads best: 0.0123 s is 12.3 ms, 0.5 ratio is 50 %."""
+    if math.isinf(value):
+        return number(value), ""
     if unit == "s" and math.isfinite(value):
         return _seconds(value)
     if unit == "ratio" and math.isfinite(value):
@@ -79,7 +81,7 @@ def interval(value: float | None, low: float | None, high: float | None, unit: s
     (_, own), (start, start_unit), (end, end_unit) = (
         scaled(number, unit) for number in (value, low, high)
     )
-    if start_unit == own == end_unit:
+    if {start_unit, end_unit} <= {own, ""}:  # infinity carries no unit
         return f"{quantity(value, unit)} ({start} … {end})"
     return f"{quantity(value, unit)} ({quantity(low, unit)} … {quantity(high, unit)})"
 

@@ -36,8 +36,8 @@ def draw(answer: Answer, objective: Objective, *, running: bool) -> None:
     note = "best so far; the study is running" if running else "95 % intervals"
     st.html(markup.heading("Baseline and best", note))
     if answer.title:
-        reason = ". ".join(part for part in (answer.reason, answer.gain) if part)
-        st.html(markup.message(answer.title, reason, answer.tone))
+        parts = [part for part in (answer.reason, answer.gain, answer.closest) if part]
+        st.html(markup.message(answer.title, "; ".join(parts), answer.tone))
     if answer.base is None:
         st.html(markup.message("The baseline has no result", "Nothing to compare with.", "bad"))
     sides = [("baseline", answer.base), ("best", answer.best)]
@@ -46,7 +46,7 @@ def draw(answer: Answer, objective: Objective, *, running: bool) -> None:
         st.html(_table(present, objective))
     for engine, command in answer.flags.items():
         st.html(f'<div class="sub">To run it with {markup.escape(engine)}:</div>')
-        st.code(command, language="bash", wrap_lines=True)
+        st.code(command, language=None, wrap_lines=True)
 
 
 def config_cell(config: Mapping[str, Any]) -> str:

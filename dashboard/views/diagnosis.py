@@ -159,7 +159,7 @@ def _commands(node: NodeResult, config: Mapping[str, str]) -> None:
     ]
     if found:
         st.html('<div class="sub">To prove it, against the value of now:</div>')
-        st.code("\n".join(found), language="bash", wrap_lines=True)
+        st.code("\n".join(found), language=None, wrap_lines=True)
 
 
 def _facts(node: NodeResult) -> str:
@@ -184,7 +184,10 @@ def _threshold(node: NodeResult) -> str:
 def _with_unit(value: float | None, unit: str) -> str:
     if value is None:
         return "–"
-    return " ".join(scaled(value, "ratio" if unit == "share" else unit)).strip()
+    share, _, rest = unit.partition("share")
+    if not share and rest != unit:  # "share", "share of steps": shown as a percentage
+        return " ".join(scaled(value, "ratio")) + rest
+    return " ".join(scaled(value, unit)).strip()
 
 
 def _node(node: NodeResult, depth: int) -> None:

@@ -36,7 +36,7 @@ def test_three_figures(value: float, text: str) -> None:
         (0.0123, "s", "12.3 ms"),
         (0.9999, "s", "1 s"),
         (1.5, "s", "1.5 s"),
-        (math.inf, "s", "∞ s"),
+        (math.inf, "s", "∞"),
         (0.5, "ratio", "50.0 %"),
         (1.0, "ratio", "100 %"),
         (0.99999, "ratio", ">99.9 %"),
@@ -62,6 +62,8 @@ def test_durations() -> None:
 def test_interval_needs_both_ends() -> None:
     assert interval(0.2, 0.1, 0.3, "s") == "200 ms (100 … 300)"
     assert interval(1.0, 0.9, 1.1, "s") == "1 s (900 ms … 1.1 s)"
+    assert interval(0.17, 0.08, math.inf, "s") == "170 ms (80 … ∞)"
+    assert interval(math.inf, 0.08, math.inf, "s") == "∞ (80 ms … ∞)"
     assert interval(0.2, None, 0.3, "s") == "200 ms"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
@@ -117,6 +118,24 @@ def test_overview_of_a_silent_target(show: Show) -> None:
     assert " 0 " not in text.split("The target does not answer")[1].split("Last 5 min")[0]
 
 
+@pytest.mark.parametrize("kind", ["url", "prometheus"])
+@pytest.mark.parametrize("page", [overview, diagnosis])
+def test_nothing_listens_there(page: Callable[[], None], kind: str, tmp_path: Path) -> None:
+    """The real sources against a closed port: said at once, not after a time-out per figure."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        st.cache_resource.clear()
+        settings.configure(Settings(database=str(tmp_path / "no.db"), **{kind: address}))
+        try:
+            text = text_of(AppTest.from_function(page, default_timeout=60).run())
+        finally:
+            settings.configure(Settings())
+            st.cache_resource.clear()
+    assert "does not answer" in text or "refused" in text
+    assert not re.search(r"Running 0|green-badge", text)
+
+
 def test_overview_names_a_missing_metric(show: Show) -> None:
     source = FakeSource(without=frozenset({"vllm:num_preemptions_total"}))
     text = show(overview, source)
@@ -220,6 +239,22 @@ def test_a_study_that_keeps_the_baseline_shows_no_best(show: Show, tmp_path: Pat
     text = show(studies, database="kept.db")
     assert "Keep the baseline the baseline has the better figures" in text
     assert "change" not in text
+
+
+def test_a_study_without_a_feasible_configuration_recommends_none(
+    show: Show, tmp_path: Path
+) -> None:
+    seed.study(tmp_path / "none.db")
+    with open_database(tmp_path / "none.db") as database:
+        none = seed.result() | {
+            "answer": "none_feasible", "best": {}, "closest": seed.BEST,
+            "reason": "no configuration met the SLOs",
+        }  # fmt: skip
+        database.update_study(database.list_studies()[0].id, result=none)
+    text = show(studies, database="none.db")
+    assert "No configuration met the SLOs" in text
+    assert "closest was max_num_seqs=48" in text
+    assert "engine serve" not in text
 
 
 def test_a_sweep(show: Show, tmp_path: Path) -> None:
