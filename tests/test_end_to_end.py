@@ -68,17 +68,16 @@ def browse(url: str, wait_for: str, profile: Path) -> str:
     if chromium is None:
         pytest.skip("chromium is not installed: the page was not looked at")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
+        context = playwright.chromium.launch_persistent_context(
+            str(profile / "chromium"),
             executable_path=chromium,
-            args=[
-                "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                f"--user-data-dir={profile / 'chromium'}",
-            ],
-        )  # fmt: skip
+            headless=True,
+            args=["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
         try:
-            page = browser.new_page()
+            page = context.new_page()
             page.goto(url)
             page.get_by_text(wait_for).first.wait_for(timeout=60_000)
             return str(page.inner_text("body"))
         finally:
-            browser.close()
+            context.close()
