@@ -1,0 +1,152 @@
+"""A whole fake engine as a program: OpenAI routes, /server_info, /admin/config, /metrics.
+
+    python -m tests.tuner.fake_engine --port 8000 [--kind vllm] [vLLM's flags]
+
+Its latency follows from its knobs: first tokens come later with a larger chunk_size. With
+max_num_seqs above --fail-above every request fails; with --refuse it ends at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+from tests.tuner.fake_server import FakeServer, Reply, _json, _plain, answer, refusal
+
+BOUNDS = {
+    "max_num_seqs": (1, 256),
+    "chunk_size": (1, 8192),
+    "gpu_memory_utilization": (0.1, 0.9),
+}
+
+
+class FakeEngine(FakeServer):
+    """port 0: any free one. applied: every accepted change, in order."""
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        admin: bool = True,
+        fail_above: float = 1e9,
+        knobs: dict[str, float] | None = None,
+        api_key: str | None = None,
+        kind: str = "slotune",
+    ) -> None:
+        super().__init__(self._script, model="fake-model", api_key=api_key, metrics=self._metrics)
+        self.admin, self.fail_above, self.kind = admin, fail_above, kind
+        self.wanted_port = port
+        self.instance_id = str(uuid.uuid4())
+        self.knobs: dict[str, float] = knobs or {
+            "max_num_seqs": 128, "chunk_size": 2048, "gpu_memory_utilization": 0.9,
+        }  # fmt: skip
+        self.applied: list[dict[str, float]] = []
+        self.resets = 0
+
+    def __enter__(self) -> FakeEngine:
+        self._thread.start()
+        starting = asyncio.start_server(self._serve, "127.0.0.1", self.wanted_port, backlog=512)
+        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(10)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        return self
+
+    def _script(self, number: int, body: dict[str, Any]) -> Reply:
+        if self.knobs["max_num_seqs"] > self.fail_above:
+            return refusal(500, "CUDA out of memory")
+        return answer(body, first_s=0.01 + 0.05 * self.knobs["chunk_size"] / 2048, gap_s=0.001)
+
+    def _metrics(self) -> str:
+        return f"vllm:request_success_total {float(len(self.requests))}\n"
+
+    async def _route(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        raw: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        if path == "/health":
+            return _plain(writer, 200, "")
+        if path == "/version":
+            return _json(writer, 200, {"version": "0.0-fake"})
+        if path == "/reset_prefix_cache":
+            self.resets += 1
+            return _plain(writer, 200, "")
+        if self.kind == "slotune" and path in ("/server_info", "/admin/config"):
+            if self.api_key and headers.get("authorization") != f"bearer {self.api_key}".lower():
+                return _json(writer, 401, {"error": {"message": "wrong key"}})
+            if path == "/server_info":
+                return _json(writer, 200, self._info())
+            return self._config(method, raw, writer)
+        await super()._route(method, path, headers, raw, reader, writer)
+        return None
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "engine": "slotune", "version": "0.0", "instance_id": self.instance_id,
+            "pid": os.getpid(), "model": "", "admin": self.admin,
+        }  # fmt: skip
+
+    def _config(self, method: str, raw: bytes, writer: asyncio.StreamWriter) -> None:
+        if not self.admin:
+            return _json(writer, 404, {"error": {"message": "the admin endpoint is off"}})
+        if method == "POST":
+            wanted = self.knobs | json.loads(raw)
+            if wanted["chunk_size"] < wanted["max_num_seqs"]:
+                return _json(writer, 400, {"error": {"message": "chunk_size must be at least"}})
+            self.knobs = wanted
+            self.applied.append(dict(wanted))
+        knobs = {
+            name: {"value": self.knobs[name], "low": low, "high": high, "live": True}
+            for name, (low, high) in BOUNDS.items()
+        }
+        return _json(writer, 200, {"knobs": knobs})
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--kind", default="slotune")
+    parser.add_argument("--fail-above", type=float, default=1e9)
+    parser.add_argument("--refuse", default="")
+    parser.add_argument("--record", help="file to append the command line to")
+    parser.add_argument("--max-num-seqs", type=float, default=128)
+    parser.add_argument("--max-num-batched-tokens", type=float, default=2048)
+    parser.add_argument("--api-key")
+    args, _ = parser.parse_known_args(argv)
+    if args.record:
+        with Path(args.record).open("a") as record:
+            record.write(" ".join(argv) + "\n")
+    if args.refuse:
+        print(args.refuse, flush=True)
+        return 1
+    knobs = {
+        "max_num_seqs": args.max_num_seqs, "chunk_size": args.max_num_batched_tokens,
+        "gpu_memory_utilization": 0.9,
+    }  # fmt: skip
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    engine = FakeEngine(
+        port=args.port, fail_above=args.fail_above, knobs=knobs, api_key=args.api_key,
+        kind=args.kind,
+    )  # fmt: skip
+    with engine:
+        print(f"ready: {engine.url}", flush=True)
+        stop.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""Our engine as a target: live knobs, one identity, restored by nobody else's hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tuner.fake_engine import FakeEngine
+from tests.tuner.fake_server import FakeServer
+from tuner.errors import UserError
+from tuner.targets import TargetError, TargetOptions, open_target
+from tuner.targets.slotune import SlotuneTarget
+from tuner.targets.url import UrlTarget
+
+
+def test_knobs_are_changed_live_and_verified() -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        assert target.knobs()["chunk_size"].value == 2048
+        target.apply({"chunk_size": 256, "max_num_seqs": 16})
+        assert engine.knobs["chunk_size"] == 256
+        assert target.knobs()["max_num_seqs"].value == 16
+        target.reset_prefix_cache()
+        assert engine.resets == 1
+        assert target.endpoint.model == "fake-model"
+        target.stop()
+        assert target.knobs()["chunk_size"].value == 256  # it is not ours: still up
+
+
+def test_a_refused_setting_is_the_configurations_fault() -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        with pytest.raises(TargetError, match="chunk_size must be at least") as caught:
+            target.apply({"chunk_size": 16})
+        assert caught.value.kind == "configuration"
+        assert not caught.value.gone
+
+
+def test_another_engine_at_the_same_address_is_noticed() -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        engine.instance_id = "another"
+        with pytest.raises(TargetError, match="another engine") as caught:
+            target.apply({"chunk_size": 256})
+        assert caught.value.gone
+        assert engine.applied == []
+
+
+def test_an_engine_that_went_away_is_gone() -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+    with pytest.raises(TargetError) as caught:
+        target.apply({"chunk_size": 256})
+    assert caught.value.gone
+
+
+def test_admin_off_is_one_sentence() -> None:
+    with FakeEngine(admin=False) as engine, pytest.raises(UserError, match="--enable-admin"):
+        SlotuneTarget(engine.url).start()
+
+
+def test_the_api_key_is_asked_for_and_used() -> None:
+    with FakeEngine(api_key="sesame") as engine:
+        with pytest.raises(UserError, match="--api-key"):
+            open_target(TargetOptions(url=engine.url))
+        target = open_target(TargetOptions(url=engine.url, api_key="sesame"))
+        target.start()
+        assert "sesame" not in str(target.describe())
+
+
+def test_a_url_is_asked_what_it_is() -> None:
+    with FakeEngine() as engine:
+        assert isinstance(open_target(TargetOptions(url=engine.url)), SlotuneTarget)
+    with FakeServer() as server:
+        target = open_target(TargetOptions(url=f"{server.url}/v1/"))
+        assert isinstance(target, UrlTarget)
+        target.start()
+        assert target.knobs() == {}
+        with pytest.raises(UserError, match="cannot change chunk_size"):
+            target.apply({"chunk_size": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (TargetOptions(url="http://127.0.0.1:9"), "nothing answers"),
+        (TargetOptions(url="ftp://x"), "is not an address"),
+        (TargetOptions(url="http://127.0.0.1:9", serve_args=("--x",)), "leave out --url"),
+        (TargetOptions(kind="vllm"), "needs --model"),
+        (TargetOptions(kind="vllm", model="m", vllm_binary="/no/vllm"), "not an executable"),
+    ],
+)
+def test_faults_of_the_options(options: TargetOptions, says: str) -> None:
+    with pytest.raises(UserError, match=says) as caught:
+        open_target(options)
+    assert "\n" not in str(caught.value)
