@@ -44,7 +44,7 @@ class ModelConfig:
 def read(path: Path) -> ModelConfig:
     """The configuration of a located model; EngineConfigError for what the engine cannot run."""
     if path.is_file():
-        return _build(gguf.config_from_metadata(gguf.read_metadata(path)), path)
+        return _build(gguf.read_config(path), path)
     try:
         raw = json.loads((path / "config.json").read_text())
         generation = path / "generation_config.json"
@@ -65,8 +65,7 @@ def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
             f"--model {path}: architecture {family!r} is not supported; supported are "
             f"{', '.join(FAMILIES)}"
         )
-    if raw.get("use_sliding_window"):
-        raise EngineConfigError(f"--model {path}: sliding-window attention is not supported")
+    _refuse_unsupported(raw, path)
     try:
         heads = int(raw["num_attention_heads"])
         hidden = int(raw["hidden_size"])
@@ -93,6 +92,19 @@ def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
         raise EngineConfigError(f"--model {path}: config.json lacks {error}") from error
 
 
+def _refuse_unsupported(raw: Mapping[str, Any], path: Path) -> None:
+    """What would load and then compute something else than the model's authors meant."""
+    activation = raw.get("hidden_act", "silu")
+    for unsupported, what in (
+        (raw.get("use_sliding_window"), "sliding-window attention"),
+        (raw.get("quantization_config"), "quantised safetensors"),
+        (activation not in ("silu", "swish"), f"the activation {activation!r}"),
+        (float(raw.get("partial_rotary_factor") or 1.0) != 1.0, "partial rotary embedding"),
+    ):
+        if unsupported:
+            raise EngineConfigError(f"--model {path}: {what} is not supported")
+
+
 def _rope(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     found = raw.get("rope_parameters")
     return found if isinstance(found, Mapping) else {}
@@ -103,7 +115,7 @@ def _scaling(raw: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "default":
         return None
-    if kind not in ("llama3", "linear"):
+    if kind not in ("llama3", "linear", "factors"):
         raise EngineConfigError(
             f"--model {path}: rotary scaling {kind!r} is not supported; supported are default, "
             "linear, llama3"
@@ -124,6 +136,8 @@ def inverse_frequencies(config: ModelConfig) -> list[float]:
     scaling = config.rope_scaling
     if scaling is None:
         return plain
+    if scaling["rope_type"] == "factors":
+        return [f / by for f, by in zip(plain, scaling["factors"], strict=True)]
     factor = float(scaling["factor"])
     if scaling["rope_type"] == "linear":
         return [f / factor for f in plain]

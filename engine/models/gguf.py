@@ -36,7 +36,9 @@ _TOP = {
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
 }
-_IGNORED = ("rope_freqs.weight",)
+_END_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+_ROPE_FACTORS = "rope_freqs.weight"
+"""Llama 3.1's stretching of the rotary frequencies, stored as one divisor per pair."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -50,6 +52,16 @@ def _open(path: Path) -> Any:
         raise EngineConfigError(
             f"--model {path}: the GGUF file cannot be read ({error}); it may be cut off"
         ) from error
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The file's architecture as a Hugging Face config.json would say it."""
+    config = config_from_metadata(read_metadata(path))
+    for tensor in _open(path).tensors:
+        if tensor.name == _ROPE_FACTORS:
+            factors = np.asarray(_dequantized(tensor), dtype=np.float64)
+            config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
+    return config
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -90,24 +102,38 @@ def config_from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "max_position_embeddings": int(value("context_length")),
         "rms_norm_eps": float(value("attention.layer_norm_rms_epsilon")),
         "rope_theta": float(value("rope.freq_base", 10_000.0)),
-        "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
+        "rope_scaling": {
+            "rope_type": value("rope.scaling.type", "none").replace("none", "default"),
+            "factor": value("rope.scaling.factor", 1.0),
+        },
+        "eos_token_id": [metadata[key] for key in _END_KEYS if key in metadata],
     }
 
 
 def tensors(path: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
     """(Hugging Face name, float32 array) of every weight, dequantised one at a time."""
-    from gguf import dequantize
-
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     permuted = config["model_type"] == "llama"
     for tensor in _open(path).tensors:
-        if tensor.name in _IGNORED:
+        if tensor.name == _ROPE_FACTORS:
             continue
-        weight = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        weight = _dequantized(tensor)
         part = tensor.name.split(".")[2] if tensor.name.startswith("blk.") else ""
         if permuted and part in heads:
             weight = _undo_interleaving(weight, int(heads[part]))
         yield _hugging_face_name(tensor.name), weight
+
+
+def _dequantized(tensor: Any) -> npt.NDArray[np.float32]:
+    from gguf import dequantize
+
+    try:
+        return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+    except NotImplementedError as error:
+        raise EngineConfigError(
+            f"the GGUF file's tensor {tensor.name} is stored as {tensor.tensor_type.name}, which "
+            "cannot be read; F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1 and the K quants can"
+        ) from error
 
 
 def _undo_interleaving(

@@ -33,7 +33,14 @@ class DecoderLayer:
             return torch.cat([take(f"self_attn.{name}_proj.{what}") for name in names])
 
         bias = merged("q", "k", "v", what="bias") if config.qkv_bias else None
-        self.qkv = Linear(merged("q", "k", "v", what="weight"), bias)
+        weight = merged("q", "k", "v", what="weight")
+        rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        if weight.shape != (rows, config.hidden_size):
+            raise EngineConfigError(
+                f"the weights do not fit the configuration: {prefix} has q, k and v of "
+                f"{tuple(weight.shape)} together, {(rows, config.hidden_size)} are configured"
+            )
+        self.qkv = Linear(weight, bias)
         self.out = Linear(take("self_attn.o_proj.weight"))
         self.gate = Linear(take("mlp.gate_proj.weight"))
         self.up = Linear(take("mlp.up_proj.weight"))
@@ -74,6 +81,11 @@ class Llama:
         head = weights.pop("lm_head.weight", None)
         if head is None or config.tie_word_embeddings:
             head = self.embedding
+        unknown = sorted(name for name in weights if "rotary_emb" not in name)
+        if unknown:
+            raise EngineConfigError(
+                f"the model has weights this engine would not use, such as {unknown[0]}"
+            )
         if Linear.copies(head):
             self.weights_bytes += head.nbytes
         self.head_weight = head
@@ -82,9 +94,9 @@ class Llama:
     def forward(
         self, batch: StepBatch, caches: list[torch.Tensor], attention: AttentionBackend
     ) -> torch.Tensor:
-        """Logits [len(sample_rows), vocab_size]."""
+        """Logits [len(sample_rows), vocab_size]; as many layers as there are caches."""
         x = self.embedding.index_select(0, batch.token_ids)
-        for layer, cache in zip(self.layers, caches, strict=True):
+        for layer, cache in zip(self.layers[: len(caches)], caches, strict=True):
             x = layer.forward(x, cache, batch, attention)
         hidden = self.norm(x.index_select(0, batch.sample_rows))
         return self._settle_ties(self.head(hidden).float(), hidden)

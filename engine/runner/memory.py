@@ -7,6 +7,7 @@ with the largest step that the start-up limits allow, never guessed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,9 +71,16 @@ def measure_peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
         return int(torch.cuda.max_memory_allocated(device) - before)
     with contextlib.suppress(OSError):  # else the peak is the whole life's: never less than true
         Path("/proc/self/clear_refs").write_text("5")  # resets the process's peak to its present
+    _release_freed_memory()
     before = _status_bytes("VmRSS")
     work()
     return max(0, _status_bytes("VmHWM") - before)
+
+
+def _release_freed_memory() -> None:
+    """Hand back what loading left in the allocator, else the work would reuse it unseen."""
+    with contextlib.suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _status_bytes(key: str) -> int:

@@ -32,6 +32,9 @@ from engine.sampling.sampler import Sampler
 from engine.sampling_params import SamplingParams
 from engine.scheduler.plan import BindingLimit, ScheduledSeq, StepOutput, StepPlan
 
+PROFILE_LAYERS = 2
+"""Layers of the measured step: each needs the same memory, and returns it to the next."""
+
 PROFILE_CONTEXT_TOKENS = 256
 """Length of the sequences of the measured step: long enough for attention, short to compute."""
 
@@ -149,7 +152,7 @@ class ModelRunner:
 
     def warmup(self) -> None:
         """Run the shapes that come first, so that the first request does not pay for set-up."""
-        for num_seqs, num_tokens in ((1, 1), (1, 16), (min(8, self._largest_batch()), 1)):
+        for num_seqs, num_tokens in ((1, 1), (1, 16), (min(8, self._max_num_seqs), 1)):
             self.execute(self._synthetic_plan(num_seqs, num_tokens))
 
     # -- memory ------------------------------------------------------------------------------
@@ -167,13 +170,7 @@ class ModelRunner:
         start_blocks = config.num_kv_blocks or blocks_within(
             config.gpu_memory_utilization, total, taken, block_bytes
         )
-        if start_blocks < 1:
-            raise EngineConfigError(
-                f"no memory is left for the KV cache: {config.gpu_memory_utilization:g} of "
-                f"{total / GIB:.2f} GiB, less {self.model.weights_bytes / GIB:.2f} GiB of weights "
-                f"and {activations / GIB:.2f} GiB of activations; raise --gpu-memory-utilization "
-                "or --device-memory, or lower --chunk-size-limit and --max-num-seqs-limit"
-            )
+        self._require_room(start_blocks, total, activations)
         self._caches = [self.attention.allocate(blocks) for _ in range(self.config.num_layers)]
         return MemoryPlan(
             device_memory_bytes=total,
@@ -184,15 +181,31 @@ class ModelRunner:
             num_kv_blocks=blocks,
         )
 
+    def _require_room(self, blocks: int, total: int, activations: int) -> None:
+        """One sequence of max_model_len must fit, unless the user chose the number of blocks."""
+        config = self.engine_config
+        tokens = blocks * config.block_size
+        max_model_len = config.max_model_len or self.config.max_model_len
+        if blocks >= 1 and (config.num_kv_blocks is not None or tokens >= max_model_len):
+            return
+        found = f"only {tokens} tokens of the" if blocks else "nothing of the"
+        raise EngineConfigError(
+            f"{found} KV cache fit(s) into memory, {max_model_len} (--max-model-len) are needed: "
+            f"{config.gpu_memory_utilization:g} of {total / GIB:.2f} GiB, less "
+            f"{self.model.weights_bytes / GIB:.2f} GiB of weights and {activations / GIB:.2f} GiB "
+            "of activations; raise --gpu-memory-utilization or --device-memory, or lower "
+            "--max-model-len, --chunk-size-limit or --max-num-seqs-limit"
+        )
+
     def _measure_activations(self) -> int:
         """Peak bytes of the largest prefill step and the largest decode step."""
         config = self.engine_config
         length = min(PROFILE_CONTEXT_TOKENS, config.max_model_len or self.config.max_model_len)
         prefill_seqs = max(1, config.chunk_size_limit // length)
         blocks_each = -(-length // config.block_size)
-        self._caches = [self.attention.allocate(blocks_each)] * self.config.num_layers
+        self._caches = [self.attention.allocate(blocks_each)] * PROFILE_LAYERS
         prefill = self._synthetic_plan(prefill_seqs, length)
-        decode = self._synthetic_plan(config.max_num_seqs_limit, 1)
+        decode = self._synthetic_plan(config.max_num_seqs_limit, 1, temperature=1.0)
 
         def largest_steps() -> None:
             self.execute(prefill)
@@ -202,7 +215,7 @@ class ModelRunner:
         self._caches = []
         return peak
 
-    def _synthetic_plan(self, num_seqs: int, num_tokens: int) -> StepPlan:
+    def _synthetic_plan(self, num_seqs: int, num_tokens: int, temperature: float = 0.0) -> StepPlan:
         """A step of equal sequences that all write to the first blocks: for set-up only."""
         blocks = tuple(range(-(-num_tokens // self.engine_config.block_size)))
         share = ScheduledSeq(
@@ -211,12 +224,13 @@ class ModelRunner:
             token_ids=(0,) * num_tokens,
             block_table=blocks,
             needs_sample=True,
-            sampling=SamplingParams(temperature=0.0),
+            sampling=SamplingParams(temperature=temperature),
             num_output_tokens=0,
         )
         return StepPlan((share,) * num_seqs, num_seqs * num_tokens, BindingLimit.OTHER)
 
-    def _largest_batch(self) -> int:
+    @property
+    def _max_num_seqs(self) -> int:
         return self.engine_config.max_num_seqs_limit
 
 

@@ -64,6 +64,7 @@ class Scheduler:
             raise RequestError(
                 f"request id {sequence.request_id!r} is in use", code="duplicate_request_id"
             )
+        sequence.sampling.check()
         admission.check_prompt(sequence, self.config.max_model_len)
         limit = admission.output_limit(sequence, self.config, self.pool.cap)
         admission.check_queue(len(self.waiting), self.config.max_num_queued_reqs)

@@ -8,7 +8,7 @@ the whole history: any wrong token shows in all later ones.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from engine.scheduler.plan import ScheduledSeq, StepOutput, StepPlan
 
@@ -20,23 +20,29 @@ def next_token(history: Sequence[int], vocab: int = 50) -> int:
     return zlib.crc32(repr(tuple(history)).encode()) % vocab
 
 
-def expected_output(prompt: Sequence[int], count: int) -> list[int]:
+def expected_output(prompt: Sequence[int], count: int, eos: int | None = None) -> list[int]:
     history = list(prompt)
     for _ in range(count):
         history.append(next_token(history))
+        if history[-1] == eos:
+            break
     return history[len(prompt) :]
 
 
 class RecordingRunner:
-    """Implements engine.core.Runner."""
+    """Implements engine.core.Runner. `interrupt`, if set, is called once inside the next step."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
         self.slots: dict[int, History] = {}
         self.plans: list[StepPlan] = []
+        self.interrupt: Callable[[], object] | None = None
 
     def execute(self, plan: StepPlan) -> StepOutput:
         self.plans.append(plan)
+        if self.interrupt is not None:
+            interrupt, self.interrupt = self.interrupt, None
+            interrupt()
         assert len({share.seq_id for share in plan.scheduled}) == len(plan.scheduled)
         histories = [(share, self._history(share)) for share in plan.scheduled]
         for share, history in histories:  # all writes of a step come before its reads' results
