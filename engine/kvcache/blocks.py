@@ -79,6 +79,7 @@ class BlockPool:
             self._num_holders[block_id] = holders - 1
             if holders == 1:
                 self._put_back(block_id)
+        self._make_room()
 
     def register(self, block_id: int, node: PrefixNode) -> None:
         """Make a held, fully computed block findable. The first of two equal blocks stays it."""
@@ -89,8 +90,7 @@ class BlockPool:
     def set_cap(self, cap: int) -> None:
         """Change the cap now; what is in use stays, cached blocks make room."""
         self.cap = cap
-        while self._cached and self.num_used + len(self._cached) > cap:
-            self._evict_oldest()
+        self._make_room()
 
     def clear_cache(self) -> None:
         """Forget all content; blocks in use stay with their holders."""
@@ -129,8 +129,11 @@ class BlockPool:
             self._free.append(block_id)
         else:
             self._cached[block_id] = None
-            if self.num_used + len(self._cached) > self.cap:
-                self._evict_oldest()
+
+    def _make_room(self) -> None:
+        """Evict what is cached above the cap."""
+        while self._cached and self.num_used + len(self._cached) > self.cap:
+            self._evict_oldest()
 
     def _evict_oldest(self) -> None:
         block_id, _ = self._cached.popitem(last=False)
