@@ -107,7 +107,7 @@ VLLM_ENVIRONMENT = {
 
 
 def one_run(server: Server, workload: Workload, options: argparse.Namespace, seed: int) -> float:
-    """Output tokens per second; prints the run's line."""
+    """Output tokens per second, 0 when no request ended in the window; prints the run's line."""
     made: Measurement = measure(
         server.endpoint, workload, duration_s=options.duration, warmup_s=options.warmup, seed=seed
     )
@@ -119,7 +119,7 @@ def one_run(server: Server, workload: Workload, options: argparse.Namespace, see
         f"{made.counts['failed']} failed",
         flush=True,
     )
-    return tps.value
+    return tps.value if made.counts["ok"] else 0.0
 
 
 def parse() -> argparse.Namespace:
@@ -155,8 +155,13 @@ def main() -> None:
         for index in range(options.rounds):
             order = (own, peer) if index % 2 == 0 else (peer, own)
             tps = {server.name: one_run(server, workload, options, index) for server in order}
+            if not all(tps.values()):
+                print(f"  round {index + 1} is void: raise --duration\n", flush=True)
+                continue
             ratios.append(tps["slotune"] / tps["vLLM"])
             print(f"  round {index + 1}: slotune / vLLM = {ratios[-1]:.2f}\n", flush=True)
+    if not ratios:
+        sys.exit("no round counts: no request ended within --duration on one of the servers")
     print(
         f"slotune / vLLM, output tok/s: median {statistics.median(ratios):.2f}, "
         f"range {min(ratios):.2f} … {max(ratios):.2f} over {len(ratios)} rounds"

@@ -90,6 +90,10 @@ def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
         )
     except KeyError as error:
         raise EngineConfigError(f"--model {path}: config.json lacks {error}") from error
+    except (TypeError, ValueError) as error:
+        raise EngineConfigError(
+            f"--model {path}: config.json has a size that is no number ({error})"
+        ) from error
 
 
 def _refuse_unsupported(raw: Mapping[str, Any], path: Path) -> None:

@@ -188,9 +188,9 @@ class ModelRunner:
         max_model_len = config.max_model_len or self.config.max_model_len
         if blocks >= 1 and (config.num_kv_blocks is not None or tokens >= max_model_len):
             return
-        found = f"only {tokens} tokens of the" if blocks else "nothing of the"
         raise EngineConfigError(
-            f"{found} KV cache fit(s) into memory, {max_model_len} (--max-model-len) are needed: "
+            f"memory is left for {tokens} tokens of KV cache, a sequence of --max-model-len needs "
+            f"{max_model_len}: "
             f"{config.gpu_memory_utilization:g} of {total / GIB:.2f} GiB, less "
             f"{self.model.weights_bytes / GIB:.2f} GiB of weights and {activations / GIB:.2f} GiB "
             "of activations; raise --gpu-memory-utilization or --device-memory, or lower "
