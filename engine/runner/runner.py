@@ -190,8 +190,7 @@ class ModelRunner:
             return
         raise EngineConfigError(
             f"memory is left for {tokens} tokens of KV cache, a sequence of --max-model-len needs "
-            f"{max_model_len}: "
-            f"{config.gpu_memory_utilization:g} of {total / GIB:.2f} GiB, less "
+            f"{max_model_len}: {config.gpu_memory_utilization:g} of {total / GIB:.2f} GiB, less "
             f"{self.model.weights_bytes / GIB:.2f} GiB of weights and {activations / GIB:.2f} GiB "
             "of activations; raise --gpu-memory-utilization or --device-memory, or lower "
             "--max-model-len, --chunk-size-limit or --max-num-seqs-limit"

@@ -70,7 +70,7 @@ def test_a_hub_id_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(EngineConfigError, match="needs config.json and"):
+    with pytest.raises(EngineConfigError, match=r"needs config\.json and"):
         locate(str(tmp_path))
 
 
