@@ -2,7 +2,7 @@
 
     python -m tests.tuner.fake_engine --port 8000 [--kind vllm] [vLLM's flags]
 
-Its latency follows from its knobs: first tokens come later with a larger chunk_size. With
+Its latency follows from its knobs: tokens come later and slower with a larger chunk_size. With
 max_num_seqs above --fail-above every request fails; with --refuse it ends at once.
 """
 
@@ -62,7 +62,8 @@ class FakeEngine(FakeServer):
     def _script(self, number: int, body: dict[str, Any]) -> Reply:
         if self.knobs["max_num_seqs"] > self.fail_above:
             return refusal(500, "CUDA out of memory")
-        return answer(body, first_s=0.01 + 0.05 * self.knobs["chunk_size"] / 2048, gap_s=0.001)
+        share = self.knobs["chunk_size"] / 2048
+        return answer(body, first_s=0.01 + 0.05 * share, gap_s=0.002 + 0.04 * share)
 
     def _metrics(self) -> str:
         return f"vllm:request_success_total {float(len(self.requests))}\n"

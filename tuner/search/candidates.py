@@ -43,10 +43,10 @@ def ranked(outcomes: Sequence[Outcome], objective: Objective) -> list[dict[str, 
     for outcome in outcomes:
         by_config.setdefault(tuple(sorted(outcome.config.items())), []).append(outcome)
     scored = []
-    for key, runs in by_config.items():
+    for runs in by_config.values():
         values = [v for v in (result_value(o, objective) for o in runs) if v is not None]
         if values and all(run.meets_by_estimate for run in runs):
-            scored.append((sum(values) / len(values), dict(key)))
+            scored.append((sum(values) / len(values), dict(runs[0].config)))
     scored.sort(key=lambda pair: pair[0], reverse=objective.higher_is_better)
     return [config for _, config in scored]
 
