@@ -174,7 +174,7 @@ def run(options: argparse.Namespace, children: list[Child]) -> int:
             time.sleep(1)
         ended = next(c for c in children if c.process.poll() is not None)
         raise DemoError(f"{ended.name} ended by itself:\n{ended.log_tail()}")
-    return code
+    return 0  # also when the answer was that nothing meets the SLO: it has been printed
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
