@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import os
 import signal
 import sys
@@ -83,8 +82,6 @@ def _build_parser() -> argparse.ArgumentParser:
         title="commands", required=True, metavar="COMMAND", parser_class=_Parser
     )
     for name in COMMANDS:
-        if importlib.util.find_spec(f"tuner.cli.{name}") is None:
-            continue
         module = cast(Command, importlib.import_module(f"tuner.cli.{name}"))
         child = commands.add_parser(
             module.NAME,

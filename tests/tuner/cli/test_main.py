@@ -1,0 +1,130 @@
+"""The frame: exit codes, one-sentence faults, light help."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage import StorageError
+from tuner.cli import main as entry
+from tuner.cli.common import ProgressLine, print_json
+from tuner.cli.main import COMMANDS
+from tuner.errors import UserError
+
+
+def with_command(
+    monkeypatch: pytest.MonkeyPatch, fault: BaseException | None, code: int = 0
+) -> int:
+    """main() on a command that raises, or returns code."""
+
+    def run(args: object) -> int:
+        if fault is not None:
+            raise fault
+        return code
+
+    monkeypatch.setattr("tuner.cli.bench.run", run)
+    return entry(["bench"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "says"),
+    [
+        (None, 0, ""),
+        (UserError("that is wrong"), 2, "tuner bench: that is wrong\n"),
+        (StorageError("not writable"), 2, "tuner bench: not writable\n"),
+        (KeyboardInterrupt(), 130, "tuner: interrupted\n"),
+    ],
+)
+def test_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fault: BaseException | None,
+    code: int,
+    says: str,
+) -> None:
+    assert with_command(monkeypatch, fault) == code
+    assert capsys.readouterr().err == says
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with_command(monkeypatch, ZeroDivisionError())
+
+
+def test_sigterm_unwinds_like_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(args: object) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr("tuner.cli.bench.run", run)
+    assert entry(["bench"]) == 130
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_speaks_of_quotes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        entry([command, "--help"])
+    assert stop.value.code == 0
+    assert "inside quotes" in capsys.readouterr().out
+
+
+def test_no_command_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        entry([])
+    assert stop.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom tuner.cli import main\n"
+        "try: main(['optimize', '--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'streamlit', 'optuna', 'pandas', 'sqlalchemy', 'numpy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3]
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": float("inf"), "b": [float("nan"), 1.5], 3: "x"})
+    assert '"a": null' in capsys.readouterr().out
+
+
+class Stream:
+    def __init__(self, live: bool) -> None:
+        self.live = live
+        self.text = ""
+
+    def isatty(self) -> bool:
+        return self.live
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+
+def test_progress_rewrites_a_terminal_and_spares_a_log() -> None:
+    terminal, log, silent = Stream(True), Stream(False), Stream(True)
+    for stream, quiet in ((terminal, False), (log, False), (silent, True)):
+        line = ProgressLine(quiet=quiet, stream=stream, interval_s=60)  # type: ignore[arg-type]
+        line.update("longer text")
+        line.update("short")
+        line.note("stays")
+    assert terminal.text.startswith("\rlonger text\rshort      ")
+    assert terminal.text.endswith("stays\n")
+    assert log.text == "longer text\nstays\n"
+    assert silent.text == ""

@@ -1,0 +1,63 @@
+"""`tuner sweep` as a process against a fake engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tuner.cli.running import stored, tuner
+from tests.tuner.fake_engine import FakeEngine
+
+FAST = ["--workload", "prompt=16,output=4,concurrency=8", "--duration", "500ms", "--warmup", "0s"]
+ORIGINAL = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
+
+
+def test_a_table_per_value_and_what_the_knob_trades(tmp_path: Path) -> None:
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        done = tuner(
+            "sweep", "--url", server.url, "--knob", "chunk_size=32,512,2048", *FAST,
+            "--slo", "tpot_p95<25ms", cwd=tmp_path,
+        )  # fmt: skip
+        assert server.knobs == ORIGINAL
+        assert all(change["max_num_seqs"] == 16 for change in server.applied)
+    assert done.returncode in (0, 1), done.stderr
+    for expected in ("chunk_size trades: larger steps", "\n  32 ", "\n  512 ", "\n  2048 ", "n="):
+        assert expected in done.stdout
+    listed = json.loads(tuner("studies", "--json", cwd=tmp_path).stdout)
+    assert [study["state"] for study in listed] == ["done"]
+    assert stored(tmp_path / "slotune.db", listed[0]["name"]) == ["sweep"] * 3
+
+
+def test_json_and_repetitions_over_a_range(tmp_path: Path) -> None:
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        done = tuner(
+            "sweep", "--url", server.url, "--knob", "chunk_size=16..64", "--points", "2",
+            "--repeat", "2", "--json", *FAST, cwd=tmp_path,
+        )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert [point["value"] for point in result["points"]] == [16, 64]
+    assert [point["runs"] for point in result["points"]] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "required: --knob"),
+        (["--knob", "chunk_size=8", "--knob", "max_num_seqs=8"], "varies one --knob"),
+        (["--knob", "max_num_seqs=4096"], "outside 1 to 256"),
+        (["--knob", "chunk_size=8,64"], "chunk_size (8) must be at least max_num_seqs (16)"),
+        (["--knob", "chunk_sise=64"], "did you mean chunk_size?"),
+        (["--knob", "chunk_size=64", "--repeat", "0"], "--repeat must be at least 1"),
+        (["--knob", "chunk_size=64:128", "--points", "1"], "--points must be at least 2"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path: Path, words: list[str], says: str) -> None:
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        done = tuner("sweep", "--url", server.url, *words, cwd=tmp_path)
+        assert server.requests == []
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
