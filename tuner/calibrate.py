@@ -1,7 +1,7 @@
 """Sizes a load so that the SLOs bind on this machine: the baseline lands just beyond its limit.
 
 A load far below the limit leaves nothing to win (every setting passes), one far above it leaves
-nothing to save (none does). What is looked for has the baseline's tightest latency 10 to 50 % over
+nothing to save (none does). What is looked for has the baseline's tightest latency 20 to 70 % over
 its bound. The user's workload is sized by its clients or its rate, the default one by the length
 of its prompts, so that slow and fast machines alike serve CLIENTS clients.
 
@@ -28,7 +28,7 @@ from tuner.workload.lengths import Lengths
 
 CLIENTS = 8
 DEFAULT_WORKLOAD = f"prompt=256,output=16,concurrency={CLIENTS}"
-AIM, BAND = math.log(1.25), (math.log(1.10), math.log(1.50))
+AIM, BAND = math.log(1.4), (math.log(1.2), math.log(1.7))
 LIMIT_S = 60.0
 PROBE_S, PROBE_WARMUP_S = 5.0, 2.0
 LONGEST_PROBE_S = 20.0

@@ -36,7 +36,7 @@ from tuner.search.objective import Objective, parse_objective
 from tuner.search.optimize import Search, optimize
 from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
-from tuner.search.space import Space, check_names, joint_space
+from tuner.search.space import Space, check_names, joint_space, useful_limits
 from tuner.slo import SloSet, parse_slos
 from tuner.targets import Target, TargetError
 from tuner.trial import Lab
@@ -139,15 +139,14 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
     line = ProgressLine(quiet=args.quiet)
     keep: Config = original
     try:
-        arrivals = request.workload.arrivals
         joint_space(knobs, request.knobs)  # faults before the load
         calibration = None
         if request.calibrate:
             calibration = _calibrated(
                 request, target, original, line, sized_by_load=args.workload is not None
             )
-            request.workload, arrivals = calibration.workload, calibration.workload.arrivals
-        space = joint_space(knobs, request.knobs, arrivals.level if arrivals.closed else None)
+            request.workload = calibration.workload
+        space = joint_space(knobs, request.knobs, useful_limits(request.workload))
         session = _Session(args, request, database, target, line, space, original, calibration)
         decision = session.run()
         if args.apply and decision.answer == "improved":

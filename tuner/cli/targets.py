@@ -32,7 +32,7 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--vllm-binary", default="vllm", help="path of vLLM's executable")
     group.add_argument(
-        "--startup-timeout", type=float, default=300.0, metavar="S", help="seconds (default 300)"
+        "--startup-timeout", type=float, default=600.0, metavar="S", help="seconds (default 600)"
     )
     group.add_argument(
         "--log-dir",

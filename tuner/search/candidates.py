@@ -11,27 +11,26 @@ from tuner.search.space import Space
 from tuner.targets.base import Setting
 from tuner.trial import Outcome, worst_margin
 
-SWEEP_POSITIONS: dict[str, tuple[float, ...]] = {
-    "chunk_size": (0.4, 0.6, 0.2),
-    "max_num_seqs": (0.66, 0.4),
-    "gpu_memory_utilization": (0.5,),
-}
-"""Where single-variable sweeps look first, as positions on each knob's axis."""
+SWEEPS = (
+    ("chunk_size", 0.5), ("chunk_size", 0.25), ("max_num_seqs", 0.66), ("chunk_size", 0.75),
+    ("gpu_memory_utilization", 0.5), ("max_num_seqs", 0.4),
+)  # fmt: skip
+"""Where single-variable sweeps look, as positions on each knob's axis; the knob that decides how
+long others wait comes first."""
 
 
 def sweep_points(
     space: Space, baseline: dict[str, Setting], count: int
 ) -> list[dict[str, Setting]]:
-    """Up to count configurations that differ from the baseline in one knob: every knob's first
-    position, then every knob's second, …; knobs that shape latency most come first."""
-    points: list[dict[str, Setting]] = []
-    first = ("chunk_size", "max_num_seqs")
-    axes = sorted(space.axes, key=lambda axis: (axis.name not in first, axis.name))
-    for turn in range(3):
-        for axis in axes:
-            positions = SWEEP_POSITIONS.get(axis.name, (0.5, 0.25, 0.75))
-            if turn < len(positions):
-                points.append(_feasible(baseline | {axis.name: axis.decode(positions[turn])}))
+    """Up to count configurations that differ from the baseline in one knob."""
+    axes = {axis.name: axis for axis in space.axes}
+    known = {name for name, _ in SWEEPS}
+    others = [(name, position) for position in (0.5, 0.25) for name in axes if name not in known]
+    points = [
+        _feasible(baseline | {name: axes[name].decode(position)})
+        for name, position in (*SWEEPS, *others)
+        if name in axes
+    ]
     unique = [p for i, p in enumerate(points) if p not in points[:i] and p != baseline]
     return unique[:count]
 

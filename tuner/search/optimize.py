@@ -90,7 +90,7 @@ def _explore(search: Search) -> None:
     """Sweep points, then what the sampler proposes, until the confirmation's share is left."""
     explored = _explored(search)
     if not explored and not any(o.stage == "confirm" for o in search.ledger.outcomes):
-        count = max(1, search.plan.search // 2)
+        count = max(2, search.plan.search // 2)
         search.proposer.enqueue(sweep_points(search.space, search.baseline, count))
     if any(o.stage == "confirm" for o in search.ledger.outcomes):
         return

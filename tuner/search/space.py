@@ -17,6 +17,7 @@ from typing import Any
 from engine.knobs import KNOB_ALIASES, KNOBS
 from tuner.errors import UserError
 from tuner.targets.base import KnobRange, Setting
+from tuner.workload import Workload
 
 JOINT = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
 _RANGE = re.compile(r"(.+?)(?:\.\.|:)([^:]+?)(:log|:lin)?$")
@@ -109,19 +110,20 @@ class Space:
 
 
 def joint_space(
-    knobs: Mapping[str, KnobRange], texts: Sequence[str] = (), concurrency: float | None = None
+    knobs: Mapping[str, KnobRange],
+    texts: Sequence[str] = (),
+    useful: Mapping[str, float] | None = None,
 ) -> Space:
     """The space of --knob texts; without any, the default knobs in the target's bounds.
 
-    concurrency, where the load has a fixed one, caps the default range of max_num_seqs: more
-    sequences than clients can never run. Raises UserError.
+    useful: see useful_limits; it caps default ranges only. Raises UserError.
     """
     if not knobs:
         raise UserError(
             "this server offers no knob the tuner can turn; start slotune's engine with "
             "--enable-admin, or let the tuner start the server (--target vllm)"
         )
-    axes = [parse_axis(text, knobs) for text in texts] or _default_axes(knobs, concurrency)
+    axes = [parse_axis(text, knobs) for text in texts] or _default_axes(knobs, useful or {})
     names = [axis.name for axis in axes]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"--knob {min(twice)} is given twice; list all its values once")
@@ -168,16 +170,30 @@ def check_names(texts: Sequence[str]) -> None:
             raise UserError(f"--knob {name}: unknown knob; {hint}")
 
 
-def _default_axes(knobs: Mapping[str, KnobRange], concurrency: float | None) -> list[Axis]:
+def useful_limits(workload: Workload) -> dict[str, float]:
+    """Values above which a knob cannot matter under a closed loop: more sequences than clients
+    never run, and more tokens than all clients' prompts are never in one step."""
+    if not workload.arrivals.closed:
+        return {}
+    clients = workload.arrivals.level
+    limits = {"max_num_seqs": clients}
+    longest = {"fixed": workload.prompt.a, "uniform": workload.prompt.b}.get(workload.prompt.kind)
+    if longest is not None:
+        limits["chunk_size"] = clients * longest
+    return limits
+
+
+def _default_axes(knobs: Mapping[str, KnobRange], useful: Mapping[str, float]) -> list[Axis]:
     axes = []
     for name in JOINT:
         if name not in knobs:
             continue
         knob, bounds = KNOBS[name], knobs[name]
-        low = max(float(knob.low or 0), bounds.low)
-        high = min(float(knob.high or math.inf), bounds.high)
-        if name == "max_num_seqs" and concurrency is not None:
-            high = min(high, max(concurrency, low))
+        low, high = float(knob.low or 0), min(float(knob.high or math.inf), bounds.high)
+        if name in useful:
+            high = min(high, useful[name])
+            low = min(low, float(math.ceil(high / 8)))
+        low = max(low, bounds.low)
         if low < high:
             axes.append(Axis(name, knob.kind == "int", low, high, knob.log))
     return axes

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import UserError
-from tuner.search.space import check_names, joint_space, parse_axis
+from tuner.search.space import check_names, joint_space, parse_axis, useful_limits
 from tuner.targets.base import KnobRange
+from tuner.workload import parse_workload
 
 KNOBS = {
     "max_num_seqs": KnobRange(128, 1, 256, True),
@@ -90,9 +91,18 @@ def test_default_space_stays_in_the_servers_bounds() -> None:
     assert space.fixed == {"gpu_memory_utilization": 0.6}
 
 
-def test_clients_cap_the_default_range_of_sequences() -> None:
-    axis = joint_space(KNOBS, concurrency=12).axes[0]
-    assert (axis.name, axis.high) == ("max_num_seqs", 12)
+def test_a_closed_loop_caps_what_can_matter() -> None:
+    limits = useful_limits(parse_workload("prompt=100,output=8,concurrency=12"))
+    seqs, chunk, _ = joint_space(KNOBS, useful=limits).axes
+    assert str(seqs) == "max_num_seqs=2:12:log"
+    assert str(chunk) == "chunk_size=64:1200:log"
+    small = useful_limits(parse_workload("prompt=8,output=8,concurrency=4"))
+    assert str(joint_space(KNOBS, useful=small).axes[1]) == "chunk_size=4:32:log"
+    assert useful_limits(parse_workload("prompt=100,output=8,rate=3")) == {}
+    assert "chunk_size" not in useful_limits(
+        parse_workload("prompt=lognormal(100;1),output=8,concurrency=2")
+    )
+    assert str(joint_space(KNOBS, ["max_num_seqs=8:99"], limits).axes[0]).endswith("8:99:log")
 
 
 def test_a_link_that_leaves_nothing_is_refused() -> None:

@@ -67,6 +67,6 @@ def test_a_configuration_that_does_not_start(binary: Path, tmp_path: Path) -> No
         serve_args=("--refuse", "ValueError: No available memory for the cache blocks"),
     )  # fmt: skip
     with pytest.raises(TargetError, match="No available memory") as caught:
-        target.start()
+        target.apply({})
     assert caught.value.kind == "configuration"
     assert "cache blocks" in target.log_tail()
