@@ -175,8 +175,14 @@ class Scheduler:
     def check_integrity(self) -> None:
         """Raise AssertionError if blocks and block tables disagree."""
         self.pool.check_integrity(s.block_table for s in self._sequences.values())
-        assert all(not s.block_table for s in self.waiting), "a waiting sequence holds blocks"
-        assert len(self.running) + len(self.waiting) == len(self._sequences)
+        for sequence in self.waiting:
+            if sequence.block_table or sequence.num_computed_tokens:
+                raise AssertionError(f"waiting {sequence.request_id} holds blocks or computed KV")
+        for sequence in self.running:
+            if self.kv.blocks_for(sequence.num_computed_tokens) > len(sequence.block_table):
+                raise AssertionError(f"running {sequence.request_id} lacks blocks of computed KV")
+        if len(self.running) + len(self.waiting) != len(self._sequences):
+            raise AssertionError("a request is neither waiting nor running, or both")
 
     # -- inside ------------------------------------------------------------------------------
 

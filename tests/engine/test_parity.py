@@ -43,7 +43,7 @@ Tokens = list[int]
 def runner() -> ModelRunner:
     config = EngineConfig(
         dtype="float32", num_kv_blocks=NUM_BLOCKS, max_num_seqs_limit=32, max_num_seqs=32,
-        chunk_size=512, chunk_size_limit=512, max_model_len=512,
+        chunk_size=512, chunk_size_limit=512, max_model_len=512, num_threads=1,
     ).checked()  # fmt: skip
     return ModelRunner(config)
 
@@ -53,24 +53,6 @@ def prompts() -> list[Tokens]:
     gguf = locate("")
     tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     return [tokenizer(text)["input_ids"] for text in PROMPTS]
-
-
-@pytest.fixture(scope="module")
-def expected(prompts: list[Tokens]) -> list[Tokens]:
-    """What transformers generates."""
-    gguf = locate("")
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
-    )
-    answers = []
-    for prompt in prompts:
-        output = model.generate(
-            torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-            max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False,
-            eos_token_id=None, pad_token_id=0,
-        )  # fmt: skip
-        answers.append(output[0, len(prompt) :].tolist())
-    return answers
 
 
 def generate(runner: ModelRunner, prompts: list[Tokens], **changes: int | bool) -> list[Sequence]:
@@ -95,11 +77,24 @@ def outputs(sequences: list[Sequence]) -> list[Tokens]:
     return [sequence.output_token_ids for sequence in sequences]
 
 
-def test_alone_equals_transformers(
-    runner: ModelRunner, prompts: list[Tokens], expected: list[Tokens]
-) -> None:
+@pytest.fixture(scope="module")
+def expected(runner: ModelRunner, prompts: list[Tokens]) -> list[Tokens]:
+    """Each prompt alone, what every other way of running it must reproduce."""
+    return [outputs(generate(runner, [prompt]))[0] for prompt in prompts]
+
+
+def test_alone_equals_transformers(prompts: list[Tokens], expected: list[Tokens]) -> None:
+    """Each token must be transformers' most likely one after all before it, which by induction is
+    its greedy output; one forward pass shows all positions."""
+    gguf = locate("")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, attn_implementation="eager"
+    )
     for prompt, answer in zip(prompts, expected, strict=True):
-        assert outputs(generate(runner, [prompt])) == [answer]
+        assert len(answer) == NEW_TOKENS
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + answer])).logits[0]
+        assert logits[len(prompt) - 1 : -1].argmax(dim=-1).tolist() == answer
 
 
 def test_in_a_batch_of_32(

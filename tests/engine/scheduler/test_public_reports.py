@@ -50,6 +50,16 @@ def test_a_preempted_sequence_resumes_with_its_own_tokens() -> None:
         assert sum(s.num_preemptions for s in made.sequences.values()) > 0
 
 
+def test_a_preempted_sequence_goes_before_those_that_came_later() -> None:
+    made = world(num_kv_blocks=6, max_model_len=24, enable_prefix_caching=False, max_num_seqs=2)
+    for first in (11, 12, 13, 14):
+        made.arrive([first] * 6, 15)
+    while not made.sequences["r1"].num_preemptions:
+        made.step()
+    assert [s.request_id for s in made.scheduler.waiting] == ["r1", "r2", "r3"]
+    made.drain()
+
+
 def test_a_request_larger_than_the_pool_is_refused_and_blocks_nobody() -> None:
     made = world(num_kv_blocks=4)
     made.arrive([1] * 17, 1)

@@ -231,6 +231,22 @@ def test_integrity_check_finds_a_leak() -> None:
         made.check_integrity()
 
 
+def test_integrity_check_finds_a_waiting_sequence_with_computed_tokens() -> None:
+    made = scheduler()
+    made.add(sequence("a", 9))
+    made.waiting[0].num_computed_tokens = 4
+    with pytest.raises(AssertionError, match="waiting a holds"):
+        made.check_integrity()
+
+
+def test_integrity_check_finds_a_lost_request() -> None:
+    made = scheduler()
+    made.add(sequence("a", 9))
+    made.waiting.clear()
+    with pytest.raises(AssertionError, match="neither waiting nor running"):
+        made.check_integrity()
+
+
 def test_the_recording_runner_finds_wrong_sharing() -> None:
     made = scheduler()
     runner = RecordingRunner(4)
