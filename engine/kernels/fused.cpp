@@ -148,15 +148,24 @@ struct Row {
 const i32v LANE = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 // R rows against one block of 16 tokens: each K and V vector is loaded once for all of them.
-// visible[r] of the block's tokens may be seen by row r.
-template <int R, int HD>
-inline void absorb(const float (*queries)[HD], const f32v* k, const f32v (*v)[HD / LANES],
-                   const int* visible, Row<HD / LANES>* rows) {
+// k(i) is dimension i of the block's keys, v(t, j) vector j of token t. `present` of the tokens
+// exist, what lies behind them is not initialised; visible[r] of them may be seen by row r.
+template <int R, int HD, class Keys, class Values>
+inline void absorb(const float (*queries)[HD], Keys k, Values v, int present, const int* visible,
+                   Row<HD / LANES>* rows) {
     constexpr int VECTORS = HD / LANES;
+    constexpr int CHAINS = R < 5 ? 2 : 1;  // sums in flight, to hide the latency of an addition
+    f32v partial[CHAINS][R];
+    for (int c = 0; c < CHAINS; ++c)
+        for (int r = 0; r < R; ++r) partial[c][r] = splat(0);
+    for (int i = 0; i < HD; i += CHAINS)
+        for (int c = 0; c < CHAINS; ++c)
+            for (int r = 0; r < R; ++r) partial[c][r] += k(i + c) * queries[r][i + c];
     f32v scores[R];
-    for (int r = 0; r < R; ++r) scores[r] = splat(0);
-    for (int i = 0; i < HD; ++i)
-        for (int r = 0; r < R; ++r) scores[r] += k[i] * queries[r][i];
+    for (int r = 0; r < R; ++r) {
+        scores[r] = partial[0][r];
+        if (CHAINS == 2) scores[r] += partial[CHAINS - 1][r];
+    }
     float weights[R][LANES];
     for (int r = 0; r < R; ++r) {
         if (visible[r] < LANES) scores[r] = LANE < visible[r] ? scores[r] : splat(-1e30f);
@@ -172,12 +181,32 @@ inline void absorb(const float (*queries)[HD], const f32v* k, const f32v (*v)[HD
         rows[r].total += weight;
         store(weights[r], weight);
     }
-    for (int j = 0; j < VECTORS; ++j) {
-        f32v mixed[R];
-        for (int r = 0; r < R; ++r) mixed[r] = rows[r].mixed[j];
-        for (int t = 0; t < LANES; ++t)
-            for (int r = 0; r < R; ++r) mixed[r] += v[t][j] * weights[r][t];
-        for (int r = 0; r < R; ++r) rows[r].mixed[j] = mixed[r];
+    constexpr int WIDTH = R < 5 && VECTORS % 2 == 0 ? 2 : 1;
+    for (int j = 0; j < VECTORS; j += WIDTH) {
+        f32v mixed[WIDTH][R];
+        for (int w = 0; w < WIDTH; ++w)
+            for (int r = 0; r < R; ++r) mixed[w][r] = rows[r].mixed[j + w];
+        for (int t = 0; t < present; ++t)
+            for (int w = 0; w < WIDTH; ++w)
+                for (int r = 0; r < R; ++r) mixed[w][r] += v(t, j + w) * weights[r][t];
+        for (int w = 0; w < WIDTH; ++w)
+            for (int r = 0; r < R; ++r) rows[r].mixed[j + w] = mixed[w][r];
+    }
+}
+
+// Up to 7 rows.
+template <int HD, class Keys, class Values>
+inline void absorb_some(int count, const float (*queries)[HD], Keys k, Values v, int present,
+                        const int* visible, Row<HD / LANES>* rows) {
+    int r = 0;
+    if (count >= 4) {
+        absorb<4, HD>(queries, k, v, present, visible, rows);
+        r = 4;
+    }
+    switch (count - r) {
+        case 3: return absorb<3, HD>(queries + r, k, v, present, visible + r, rows + r);
+        case 2: return absorb<2, HD>(queries + r, k, v, present, visible + r, rows + r);
+        case 1: return absorb<1, HD>(queries + r, k, v, present, visible + r, rows + r);
     }
 }
 
@@ -207,17 +236,24 @@ void attend_tile(const T* qkv, const T* cache, const int32_t* block_table, int f
         const T* keys = cache + (block * 2 * kv_heads + tile.kv_head) * head_block + offset;
         const T* values =
             cache + ((block * 2 + 1) * kv_heads + tile.kv_head) * head_block + offset * HD;
-        f32v k[HD], v[LANES][VECTORS];
-        for (int i = 0; i < HD; ++i) k[i] = load(keys + int64_t(i) * block_size);
         const int present = std::min(LANES, end - start);
-        for (int t = 0; t < LANES; ++t)  // what lies behind the last token is not initialised
-            for (int j = 0; j < VECTORS; ++j)
-                v[t][j] = t < present ? load(values + t * HD + j * LANES) : splat(0);
         for (int r = 0; r < count; ++r) visible[r] = first_position + r / group + 1 - start;
+        auto k_in_place = [=](int i) { return load(keys + int64_t(i) * block_size); };
+        auto v_in_place = [=](int t, int j) { return load(values + t * HD + j * LANES); };
+        if (count <= 4) {  // a decode: nothing is read twice
+            absorb_some<HD>(count, queries, k_in_place, v_in_place, present, visible, rows);
+            continue;
+        }
+        f32v k[HD], v[LANES][VECTORS];
+        for (int i = 0; i < HD; ++i) k[i] = k_in_place(i);
+        for (int t = 0; t < present; ++t)
+            for (int j = 0; j < VECTORS; ++j) v[t][j] = v_in_place(t, j);
+        auto k_held = [&](int i) { return k[i]; };
+        auto v_held = [&](int t, int j) { return v[t][j]; };
         int r = std::max(0, start - first_position) * group;  // earlier rows see none of this block
-        for (; r + 4 <= count; r += 4) absorb<4, HD>(queries + r, k, v, visible + r, rows + r);
-        for (; r + 3 <= count; r += 3) absorb<3, HD>(queries + r, k, v, visible + r, rows + r);
-        for (; r < count; ++r) absorb<1, HD>(queries + r, k, v, visible + r, rows + r);
+        for (; r + 8 <= count; r += 8)
+            absorb<8, HD>(queries + r, k_held, v_held, present, visible + r, rows + r);
+        absorb_some<HD>(count - r, queries + r, k_held, v_held, present, visible + r, rows + r);
     }
     for (int r = 0; r < count; ++r) {
         int64_t token = tile.first_row + r / group;
@@ -239,7 +275,7 @@ void attend(const T* qkv, const T* cache, const int32_t* block_tables, int table
                 tiles.push_back({s, h, row, std::min(positions, cu_seqlens_q[s + 1] - row)});
     const int count = int(tiles.size());
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int i = count - 1; i >= 0; --i) {  // long contexts come last in a sequence: start them first
+    for (int i = count - 1; i >= 0; --i) {  // a sequence's longest context first
         const Tile& tile = tiles[i];
         int queries = cu_seqlens_q[tile.seq + 1] - cu_seqlens_q[tile.seq];
         int first_position =

@@ -52,10 +52,12 @@ def test_a_preempted_sequence_resumes_with_its_own_tokens() -> None:
 
 def test_a_preempted_sequence_goes_before_those_that_came_later() -> None:
     made = world(num_kv_blocks=6, max_model_len=24, enable_prefix_caching=False, max_num_seqs=2)
-    for first in (11, 12, 13, 14):
+    for first in (12, 13, 14, 16):
         made.arrive([first] * 6, 15)
-    while not made.sequences["r1"].num_preemptions:
+    for _ in range(30):
         made.step()
+        if made.sequences["r1"].num_preemptions:
+            break
     assert [s.request_id for s in made.scheduler.waiting] == ["r1", "r2", "r3"]
     made.drain()
 
