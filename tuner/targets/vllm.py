@@ -49,7 +49,7 @@ class VllmTarget:
         self._config: dict[str, Setting] = dict(self._defaults)
 
     def start(self) -> None:
-        """Nothing yet: the first apply starts the first configuration, not the default before it."""
+        """Nothing yet: the first apply starts the first configuration, not the default."""
 
     def stop(self) -> None:
         if self._process is not None:
