@@ -145,6 +145,16 @@ def test_eos_and_stop_tokens_end_unless_told_otherwise() -> None:
     assert reasons == {"eos": "stop", "ignores": "length", "not-yet": "length", "stop": "stop"}
 
 
+@pytest.mark.parametrize(("min_tokens", "num_output"), [(0, 1), (1, 1), (2, 2), (3, 3)])
+def test_min_tokens_is_the_first_token_that_may_end_it(min_tokens: int, num_output: int) -> None:
+    made = scheduler()
+    asked = sequence("a", 2, 4, min_tokens=min_tokens)
+    made.add(asked)
+    while made.has_work:
+        step(made, token=0)
+    assert (asked.finish_reason, asked.num_output_tokens) == ("stop", num_output)
+
+
 def test_an_abort_between_schedule_and_postprocess_is_safe() -> None:
     made = scheduler()
     made.add(sequence("a", 4))
