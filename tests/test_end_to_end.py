@@ -46,7 +46,7 @@ def test_serve_tune_and_see_the_study(tmp_path: Path) -> None:
         assert study.state == "done"
         measurements = stored.list_measurements(study_id=study.id)
         stages = {m.stage for m in measurements}
-        assert {"baseline", "search"} <= stages | {"search"}
+        assert "baseline" in stages
         assert len([m for m in measurements if m.stage == "baseline"]) >= 2
         records = stored.load_records(measurements[0].id)
         assert len(records["sent_s"]) > 0
