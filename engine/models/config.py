@@ -45,17 +45,25 @@ def read(path: Path) -> ModelConfig:
     """The configuration of a located model; EngineConfigError for what the engine cannot run."""
     if path.is_file():
         return _build(gguf.read_config(path), path)
-    try:
-        raw = json.loads((path / "config.json").read_text())
-        generation = path / "generation_config.json"
-        if generation.is_file():
-            raw.setdefault("eos_token_id", None)
-            raw["eos_token_id"] = json.loads(generation.read_text()).get(
-                "eos_token_id", raw["eos_token_id"]
-            )
-    except (OSError, ValueError) as error:
-        raise EngineConfigError(f"--model {path}: config.json cannot be read ({error})") from error
+    raw = _json_object(path / "config.json")
+    generation = path / "generation_config.json"
+    if generation.is_file():
+        raw["eos_token_id"] = _json_object(generation).get("eos_token_id", raw.get("eos_token_id"))
     return _build(raw, path)
+
+
+def _json_object(file: Path) -> dict[str, Any]:
+    try:
+        raw = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise EngineConfigError(
+            f"--model {file.parent}: {file.name} cannot be read ({error})"
+        ) from error
+    if not isinstance(raw, dict):
+        raise EngineConfigError(
+            f"--model {file.parent}: {file.name} must hold a JSON object, holds {raw!r:.40}"
+        )
+    return raw
 
 
 def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
@@ -65,11 +73,11 @@ def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
             f"--model {path}: architecture {family!r} is not supported; supported are "
             f"{', '.join(FAMILIES)}"
         )
-    _refuse_unsupported(raw, path)
     try:
+        _refuse_unsupported(raw, path)
         heads = int(raw["num_attention_heads"])
         hidden = int(raw["hidden_size"])
-        return ModelConfig(
+        config = ModelConfig(
             family=family,
             hidden_size=hidden,
             intermediate_size=int(raw["intermediate_size"]),
@@ -88,12 +96,55 @@ def _build(raw: Mapping[str, Any], path: Path) -> ModelConfig:
             qk_norm=family == "qwen3",
             torch_dtype=str(raw.get("torch_dtype") or raw.get("dtype") or "bfloat16"),
         )
+    except EngineConfigError:
+        raise
     except KeyError as error:
         raise EngineConfigError(f"--model {path}: config.json lacks {error}") from error
     except (TypeError, ValueError) as error:
         raise EngineConfigError(
             f"--model {path}: config.json has a size that is no number ({error})"
         ) from error
+    _require_sound(config, path)
+    return config
+
+
+def _require_sound(config: ModelConfig, path: Path) -> None:
+    """Sizes that no model can have; the weights' shapes are checked against the rest."""
+    positive = (
+        "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim",
+        "vocab_size", "max_model_len", "rms_norm_eps", "rope_theta",
+    )  # fmt: skip
+    for name in positive:
+        value = getattr(config, name)
+        if not (math.isfinite(value) and value > 0):
+            raise EngineConfigError(f"--model {path}: {name} must be a positive number, is {value}")
+    if config.num_heads % config.num_kv_heads:
+        raise EngineConfigError(
+            f"--model {path}: {config.num_heads} attention heads cannot share "
+            f"{config.num_kv_heads} KV heads evenly"
+        )
+    if config.head_dim % 2:
+        raise EngineConfigError(
+            f"--model {path}: rotary embedding needs an even head_dim, is {config.head_dim}"
+        )
+    _require_rotary(config, path)
+
+
+def _require_rotary(config: ModelConfig, path: Path) -> None:
+    """The scaling has every number it needs, and each turns by a finite amount."""
+    try:
+        frequencies = inverse_frequencies(config)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        frequencies = []
+        reason = f"{type(error).__name__} {error}"
+    else:
+        reason = "a frequency that is no positive number"
+    if not frequencies or not all(math.isfinite(f) and f > 0 for f in frequencies):
+        raise EngineConfigError(
+            f"--model {path}: the rotary scaling {dict(config.rope_scaling or {})} cannot be used "
+            f"({reason}); linear needs factor, llama3 factor, low_freq_factor, high_freq_factor "
+            "and original_max_position_embeddings"
+        )
 
 
 def _refuse_unsupported(raw: Mapping[str, Any], path: Path) -> None:
@@ -116,6 +167,8 @@ def _rope(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _scaling(raw: Mapping[str, Any], path: Path) -> Mapping[str, Any] | None:
     scaling = raw.get("rope_scaling") or _rope(raw)
+    if not isinstance(scaling, Mapping):
+        raise EngineConfigError(f"--model {path}: rope_scaling must be an object, is {scaling!r}")
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "default":
         return None

@@ -57,10 +57,13 @@ def _open(path: Path) -> Any:
 def read_config(path: Path) -> dict[str, Any]:
     """The file's architecture as a Hugging Face config.json would say it."""
     config = config_from_metadata(read_metadata(path))
-    for tensor in _open(path).tensors:
-        if tensor.name == _ROPE_FACTORS:
-            factors = np.asarray(_dequantized(tensor), dtype=np.float64)
-            config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
+    stored = {tensor.name: tensor for tensor in _open(path).tensors}
+    config["tie_word_embeddings"] = "output.weight" not in stored
+    scaling = config["rope_scaling"]
+    if _ROPE_FACTORS in stored and scaling["rope_type"] in ("default", "linear"):
+        factors = np.asarray(_dequantized(stored[_ROPE_FACTORS]), dtype=np.float64)
+        factors = factors * scaling["factor"]  # both stretch, as in llama.cpp
+        config["rope_scaling"] = {"rope_type": "factors", "factors": factors.tolist()}
     return config
 
 
@@ -79,49 +82,96 @@ def config_from_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
             f"{', '.join(supported)}"
         )
 
-    def value(key: str, default: Any = None) -> Any:
-        found = metadata.get(f"{architecture}.{key}", default)
-        if found is None:
-            raise EngineConfigError(f"the GGUF file lacks the key {architecture}.{key}")
-        return found
+    def number(key: str, default: float | None = None) -> float:
+        return _number(metadata, f"{architecture}.{key}", default)
 
-    heads = int(value("attention.head_count"))
-    hidden = int(value("embedding_length"))
+    heads = int(number("attention.head_count"))
+    hidden = int(number("embedding_length"))
+    context = int(number("context_length"))
+    head_dim = int(number("attention.key_length", hidden // heads if heads > 0 else 0))
+    _refuse_unsupported(metadata, architecture, head_dim, context)
     return {
         "model_type": supported[architecture],
         "hidden_size": hidden,
-        "intermediate_size": int(value("feed_forward_length")),
-        "num_hidden_layers": int(value("block_count")),
+        "intermediate_size": int(number("feed_forward_length")),
+        "num_hidden_layers": int(number("block_count")),
         "num_attention_heads": heads,
-        "num_key_value_heads": int(value("attention.head_count_kv", heads)),
-        "head_dim": int(value("attention.key_length", hidden // heads)),
+        "num_key_value_heads": int(number("attention.head_count_kv", heads)),
+        "head_dim": head_dim,
         "vocab_size": int(
             metadata.get(f"{architecture}.vocab_size")
             or len(metadata.get("tokenizer.ggml.tokens", ()))
         ),
-        "max_position_embeddings": int(value("context_length")),
-        "rms_norm_eps": float(value("attention.layer_norm_rms_epsilon")),
-        "rope_theta": float(value("rope.freq_base", 10_000.0)),
-        "rope_scaling": {
-            "rope_type": value("rope.scaling.type", "none").replace("none", "default"),
-            "factor": value("rope.scaling.factor", 1.0),
-        },
+        "max_position_embeddings": context,
+        "rms_norm_eps": number("attention.layer_norm_rms_epsilon"),
+        "rope_theta": number("rope.freq_base", 10_000.0),
+        "rope_scaling": _rope_scaling(metadata, architecture),
         "eos_token_id": [metadata[key] for key in _END_KEYS if key in metadata],
     }
 
 
+def _refuse_unsupported(
+    metadata: Mapping[str, Any], architecture: str, head_dim: int, context: int
+) -> None:
+    """What would load and then compute something else than the model's authors meant."""
+
+    def number(key: str, default: float) -> float:
+        return _number(metadata, f"{architecture}.{key}", default)
+
+    window = number("attention.sliding_window", context)
+    for found, wanted, what in (
+        (metadata.get("split.count", 1), 1, "is one of several parts of a model"),
+        (number("rope.dimension_count", head_dim), head_dim, "has partial rotary embedding"),
+        (number("attention.value_length", head_dim), head_dim, "has values unlike keys in length"),
+        (min(window, context), context, "has sliding-window attention"),
+    ):  # fmt: skip
+        if found != wanted:
+            raise EngineConfigError(f"the GGUF file {what}, which is not supported")
+
+
+def _rope_scaling(metadata: Mapping[str, Any], architecture: str) -> dict[str, Any]:
+    """Type and factor; files older than rope.scaling.type carry rope.scale_linear alone."""
+    kind = metadata.get(f"{architecture}.rope.scaling.type")
+    if kind is None and f"{architecture}.rope.scale_linear" in metadata:
+        factor = _number(metadata, f"{architecture}.rope.scale_linear")
+        return {"rope_type": "linear", "factor": factor}
+    if kind in (None, "none"):
+        return {"rope_type": "default", "factor": 1.0}
+    needed = None if kind == "linear" else 1.0  # other kinds are refused by their name
+    factor = _number(metadata, f"{architecture}.rope.scaling.factor", needed)
+    return {"rope_type": str(kind), "factor": factor}
+
+
+def _number(metadata: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """A key's number; where a file gives one per layer, they must be equal."""
+    found = metadata.get(key, default)
+    if found is None:
+        raise EngineConfigError(f"the GGUF file lacks the key {key}")
+    if isinstance(found, list) and len(set(found)) == 1:
+        found = found[0]
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise EngineConfigError(f"the GGUF file's key {key} must be one number, is {found!r:.80}")
+    return found
+
+
 def tensors(path: Path, config: Mapping[str, Any]) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
     """(Hugging Face name, float32 array) of every weight, dequantised one at a time."""
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     permuted = config["model_type"] == "llama"
     for tensor in _open(path).tensors:
         if tensor.name == _ROPE_FACTORS:
             continue
+        name = _hugging_face_name(tensor.name)
         weight = _dequantized(tensor)
-        part = tensor.name.split(".")[2] if tensor.name.startswith("blk.") else ""
+        part = name.split(".")[-2]
         if permuted and part in heads:
+            if weight.shape[0] % (2 * int(heads[part])):
+                raise EngineConfigError(
+                    f"the GGUF file's tensor {tensor.name} has {weight.shape[0]} rows, which "
+                    f"{heads[part]} heads cannot share"
+                )
             weight = _undo_interleaving(weight, int(heads[part]))
-        yield _hugging_face_name(tensor.name), weight
+        yield name, weight
 
 
 def _dequantized(tensor: Any) -> npt.NDArray[np.float32]:

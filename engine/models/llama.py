@@ -78,9 +78,11 @@ class Llama:
             DecoderLayer(weights, f"model.layers.{index}", config)
             for index in range(config.num_layers)
         ]
-        head = weights.pop("lm_head.weight", None)
-        if head is None or config.tie_word_embeddings:
+        if config.tie_word_embeddings:
+            weights.pop("lm_head.weight", None)
             head = self.embedding
+        else:
+            head = _take(weights, "lm_head.weight")
         unknown = sorted(name for name in weights if "rotary_emb" not in name)
         if unknown:
             raise EngineConfigError(
