@@ -1,7 +1,8 @@
 """The answer of a study: recommend, keep the baseline, or nothing meets the SLOs.
 
-Only confirmation runs speak for a candidate (the search's own figures are biased: it was chosen
-for them). A gain is claimed only where its interval excludes none.
+Only confirmation runs speak for a candidate (the search's own figures are biased: it was chosen for
+them), and first of all for the baseline (measured in turn with it, on the machine as it was then).
+A gain is claimed only where its interval excludes none.
 """
 
 from __future__ import annotations
@@ -68,11 +69,20 @@ def compare(
     )
 
 
+def pooled_baseline(outcomes: Sequence[Outcome], baseline: Config, slos: SloSet) -> Pooled | None:
+    """Its runs of the confirmation, where they decide; else all its runs."""
+    runs = [o for o in outcomes if o.config == baseline]
+    confirmed = pool([o for o in runs if o.stage == "confirm"], slos)
+    if confirmed is not None and confirmed.verdict.state != "inconclusive":
+        return confirmed
+    return pool(runs, slos)
+
+
 def decide(
     outcomes: Sequence[Outcome], baseline: Config, slos: SloSet, objective: Objective
 ) -> Decision:
     """From all outcomes of a study whose baseline has a result."""
-    base = pool([o for o in outcomes if o.config == baseline], slos)
+    base = pooled_baseline(outcomes, baseline, slos)
     if base is None:
         raise ValueError("the baseline has no result")
     confirmed = [o for o in outcomes if o.stage == "confirm"]

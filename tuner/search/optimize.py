@@ -14,7 +14,7 @@ from storage.rows import Stage
 from tuner.errors import UserError
 from tuner.search.budget import BASELINES, Plan
 from tuner.search.candidates import closest, ranked, sweep_points
-from tuner.search.decide import Config, Decision, compare, decide
+from tuner.search.decide import Config, Decision, compare, decide, pooled_baseline
 from tuner.search.ledger import Ledger
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
@@ -188,7 +188,7 @@ def _settled(search: Search, finalists: Sequence[Config]) -> bool:
 
 
 def _baseline_fails(search: Search) -> bool:
-    base = pool([o for o in search.ledger.outcomes if o.config == search.baseline], search.lab.slos)
+    base = pooled_baseline(search.ledger.outcomes, search.baseline, search.lab.slos)
     return base is not None and base.verdict.state == "fail"
 
 

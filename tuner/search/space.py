@@ -21,6 +21,9 @@ from tuner.workload import Workload
 
 JOINT = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
 _RANGE = re.compile(r"(.+?)(?:\.\.|:)([^:]+?)(:log|:lin)?$")
+_SHARE_STEPS = 8
+"""Shares of memory are tried in about as many steps: finer ones cannot be told apart."""
+
 _COARSE_FROM = 32
 """Token and sequence counts above this are rounded to about 6 %: finer steps only repeat points."""
 
@@ -71,7 +74,9 @@ class Axis:
 
     def _rounded(self, value: float) -> Setting:
         if not self.whole:
-            return float(min(max(round(value, 3), self.low), self.high))
+            step = max(0.01, round((self.high - self.low) / _SHARE_STEPS, 2))
+            nearest = self.low + round((value - self.low) / step) * step
+            return float(min(max(round(nearest, 3), self.low), self.high))
         step = 1 if value < _COARSE_FROM else 2 ** max(0, math.floor(math.log2(value)) - 4)
         return int(min(max(round(value / step) * step, math.ceil(self.low)), math.floor(self.high)))
 

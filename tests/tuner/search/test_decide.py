@@ -86,6 +86,18 @@ def test_both_missing_is_none_feasible() -> None:
     assert not found.met
 
 
+def test_a_bad_day_at_the_start_does_not_speak_against_the_baseline() -> None:
+    """The machine was slow while the baseline was first measured, and steady ever since."""
+    outcomes = runs(DEFAULTS, range(2), "baseline", ttft=small(0.2, 0.9))
+    for seed in range(100, 103):
+        for config in (DEFAULTS, SMALL):
+            one = range(seed, seed + 1)
+            outcomes += runs(config, one, "confirm", ttft=small(0.2, 0.3), speed=small(20, 20))
+    found = decide(outcomes, DEFAULTS, SLOS, Objective())
+    assert found.baseline.verdict.state == "pass"
+    assert found.answer == "keep_baseline"
+
+
 def test_the_searchs_own_figures_do_not_speak_for_a_candidate() -> None:
     outcomes = runs(DEFAULTS, range(2), "baseline", ttft=small(0.2, 0.7))
     outcomes += runs(SMALL, range(5, 8), "search", ttft=small(0.2, 0.7))
