@@ -34,7 +34,26 @@ def notes(made: Measurement) -> list[str]:
                 f"{what}s came out at {got:.0f} tokens on average where the workload asks for "
                 f"{wanted:.0f}"
             )
-    return [*found, *_warm_cache(made)]
+    return [*found, *_cut(made), *_warm_cache(made)]
+
+
+def _cut(made: Measurement) -> list[str]:
+    """Requests that the server's context could not hold as the workload asks for them."""
+    longest = made.endpoint.max_model_len
+    if longest is None:
+        return []
+    cut = sum(
+        made.workload.lengths(made.seed, record.index)[:2]
+        != (record.wanted_prompt_tokens, record.wanted_output_tokens)
+        for record in made.in_window
+        if record.wanted_prompt_tokens
+    )
+    if not cut:
+        return []
+    return [
+        f"{cut} of {len(made.in_window)} requests were cut to the server's context of {longest} "
+        "tokens"
+    ]
 
 
 def _warm_cache(made: Measurement) -> list[str]:

@@ -57,6 +57,8 @@ class Endpoint:
 
     def probe(self) -> Endpoint:
         """Find the model's name and what requests may hold. UserError when it is no such server."""
+        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise UserError("--api-key holds characters that no HTTP header can carry")
         served = self._models()
         model = self.model or next(iter(served))
         if model not in served:

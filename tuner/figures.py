@@ -43,11 +43,11 @@ def in_window(records: Sequence[RequestRecord], window: Window) -> list[RequestR
 def latencies(records: Sequence[RequestRecord], metric: str, end_s: float) -> tuple[Floats, Floats]:
     """(known values, lower bounds of censored ones) in seconds; undefined ones are in neither.
 
-    end_s: when the records were cut off, on their clock.
+    end_s: when the records were cut off, for those that do not tell themselves.
     """
     if metric == "itl":
         pending = [
-            max(0.0, end_s - record.chunk_times_s[-1])
+            max(0.0, _seen_until_s(record, end_s) - record.chunk_times_s[-1])
             for record in records
             if record.state == "censored" and record.chunk_times_s
         ]
@@ -75,8 +75,14 @@ def gap_groups(records: Sequence[RequestRecord]) -> list[Floats]:
     return [group for group in groups if len(group)]
 
 
+def _seen_until_s(record: RequestRecord, end_s: float) -> float:
+    """When a censored request was cut off; end_s where its record does not tell."""
+    return end_s if math.isnan(record.end_s) else record.end_s
+
+
 def _seen_s(record: RequestRecord, metric: str, end_s: float) -> float:
     """What a censored request's latency is at least."""
+    end_s = _seen_until_s(record, end_s)
     if metric == "tpot":
         if not record.chunk_times_s or record.wanted_output_tokens < 2:
             return 0.0

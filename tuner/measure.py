@@ -135,7 +135,7 @@ def measure(
         window_s=window_s,
         began_unix_s=load.began_unix_s,
         records=load.records,
-        lag_p99_s=figures.lag_p99_s(load.records),
+        lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, window_s)),
         server=ServerSide.between(before, after),
         price_per_hour=price_per_hour,
     )
@@ -164,17 +164,25 @@ def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
 def _window(
     load: LoadResult, warmup_s: float, total_s: float, max_requests: int | None
 ) -> tuple[float, float]:
-    """From the end of the warm-up to the last planned send, or to where the run was ended."""
+    """From the end of the warm-up to the last planned send, or to where the run was ended.
+
+    A server that never worked has no warm-up: every failure counts, whenever it came.
+    """
     end_s = total_s
     if load.stopped_early or max_requests is not None:
-        ends = [r.end_s for r in load.records if not math.isnan(r.end_s)]
+        ends = [r.end_s for r in load.records if r.state != "censored"]
         end_s = min(total_s, max(ends, default=load.ended_s))
+    if load.stopped_early and _hopeless(load):
+        return (0.0, end_s)
     return (min(warmup_s, end_s), end_s)
 
 
 def _why_invalid(made: Measurement, slos: SloSet) -> str:
     if made.counts["sent"] == 0:
-        return "no request was scheduled inside the measured window"
+        nothing = "no request was scheduled inside the measured window"
+        if not made.counts["warmup"]:
+            return nothing
+        return f"{nothing}: all {made.counts['warmup']} fell into the warm-up; shorten it"
     bounds = [slos.latency_bounds_s[m] for m in SINCE_SCHEDULED if m in slos.latency_bounds_s]
     limit_s = LAG_SHARE_OF_BOUND * min(bounds) if bounds else LAG_LIMIT_S
     if made.lag_p99_s > limit_s:

@@ -25,7 +25,7 @@ class RequestRecord:
     chunk_times_s and chunk_tokens: arrival of each piece of text and the tokens it stood for.
     wanted_*: what the workload asked for; *_tokens: what the server counted (0 where it does not
     say; output tokens are then the chunks, and counted_by_server is False).
-    state "censored": still running when the measurement was cut off.
+    state "censored": still running when the measurement was cut off, at end_s.
     """
 
     index: int
@@ -57,11 +57,16 @@ class RequestRecord:
 
     @property
     def ttfat_s(self) -> float:
+        """Infinite for an answer that ended within its reasoning: the answer never came."""
+        if self.state == "ok" and math.isnan(self.first_answer_token_s):
+            return math.inf
         return self._latency(self.first_answer_token_s)
 
     @property
     def e2e_s(self) -> float:
-        return self._latency(self.end_s) if self.state != "censored" else NEVER
+        """To the last token; the connection may stay open a little longer."""
+        last_s = self.chunk_times_s[-1] if self.chunk_times_s else self.end_s
+        return self._latency(last_s) if self.state != "censored" else NEVER
 
     @property
     def tpot_s(self) -> float:

@@ -31,12 +31,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Reply:
-    """What one request gets. The connection is cut without an end when cut is set."""
+    """What one request gets. The connection is cut without an end when cut is set; raw is sent as
+    the whole body instead of steps or json."""
 
     steps: tuple[Step, ...] = ()
     status: int = 200
     cut: bool = False
     json: dict[str, Any] = field(default_factory=dict)
+    raw: bytes = b""
 
 
 Script = Callable[[int, dict[str, Any]], Reply]
@@ -117,11 +119,13 @@ class FakeServer:
         apis: Iterable[str] = ("/v1/completions", "/v1/chat/completions"),
         max_model_len: int | None = None,
         metrics: Callable[[], str] | None = None,
+        models_page: bytes = b"",
     ) -> None:
         self.script = script or (lambda _, body: answer(body))
         self.model, self.api_key = model, api_key
         self.token_ids, self.forced_lengths = token_ids, forced_lengths
         self.apis, self.max_model_len, self.metrics = tuple(apis), max_model_len, metrics
+        self.models_page = models_page  # any web page in the place of the list of models
         self.requests: list[dict[str, Any]] = []
         self.hung_up = 0
         self._loop = asyncio.new_event_loop()
@@ -172,6 +176,8 @@ class FakeServer:
             return _plain(writer, 200, self.metrics())
         if self.api_key and headers.get("authorization") != f"bearer {self.api_key}".lower():
             return _json(writer, 401, {"error": {"message": "wrong key"}})
+        if path == "/v1/models" and self.models_page:
+            return _bytes(writer, 200, self.models_page, "text/html")
         if method == "GET" and path == "/v1/models":
             entry: dict[str, Any] = {"id": self.model}
             if self.max_model_len is not None:
@@ -199,6 +205,8 @@ class FakeServer:
     async def _stream(
         self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        if reply.raw:
+            return _bytes(writer, reply.status, reply.raw, "text/plain; charset=utf-8")
         if reply.status != 200:
             return _json(writer, reply.status, reply.json)
         writer.write(
@@ -233,7 +241,10 @@ def _json(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
 def _plain(
     writer: asyncio.StreamWriter, status: int, content: str, kind: str = "text/plain"
 ) -> None:
-    data = content.encode()
+    _bytes(writer, status, content.encode(), kind)
+
+
+def _bytes(writer: asyncio.StreamWriter, status: int, data: bytes, kind: str) -> None:
     writer.write(
         f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
         "Connection: close\r\n\r\n".encode()

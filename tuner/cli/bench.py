@@ -53,15 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from storage.errors import StorageError
     from tuner.endpoint import Endpoint, base_url
     from tuner.measure import measure
     from tuner.slo import judge, parse_slos
     from tuner.units import parse_duration_s
     from tuner.workload import parse_workload
 
+    if args.base_url and args.url and args.base_url != args.url:
+        raise UserError(f"two servers given, {args.base_url} and --url {args.url}: give one")
     url = args.base_url or args.url
     if not url:
         raise UserError("no server given: tuner bench http://HOST:PORT")
+    if args.seed < 0:
+        raise UserError(f"--seed must be 0 or more, got {args.seed}")
     slos = parse_slos(args.slo)
     workload = parse_workload(args.workload)
     duration_s = parse_duration_s(args.duration, "--duration")
@@ -82,13 +87,20 @@ def run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     line.clear()
     verdict = judge(slos, made)
-    measurement_id = _store(database, made, verdict, slos) if database is not None else None
+    measurement_id, not_stored = None, None
+    if database is not None:
+        try:
+            measurement_id = _store(database, made, verdict, slos)
+        except StorageError as error:  # what was measured is shown all the same
+            not_stored = error
     if args.json:
         print_json({**as_dict(made, verdict), "measurement_id": measurement_id})
     else:
         from tuner.report.bench import bench_lines
 
         print("\n".join(bench_lines(made, verdict)))
+    if not_stored is not None:
+        raise not_stored
     return EXIT_ANSWER_IS_NO if verdict.state == "fail" else EXIT_DONE
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +19,16 @@ import numpy as np
 import orjson
 
 from tuner.endpoint import Endpoint
-from tuner.load.stream import StreamReader
+from tuner.errors import UserError
+from tuner.load.stream import StreamReader, one_line
 from tuner.records import RequestRecord
 from tuner.workload import Workload
 from tuner.workload.content import Content
 
 TICK_S = 0.5
 DRAIN_S = (5.0, 30.0)
+CONNECT_TIMEOUT_S = 10.0
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 FAILURE_PAUSE_S = 0.1
 """A closed-loop client rests after a refusal, so that a server that refuses is not flooded."""
 
@@ -65,8 +70,17 @@ Tick = Callable[[LoadResult], bool]
 
 
 def generate(plan: LoadPlan, on_tick: Tick | None = None) -> LoadResult:
-    """Run the plan to its end; Ctrl-C closes every connection and is raised on."""
+    """Run the plan to its end; Ctrl-C closes every connection and is raised on. UserError where
+    this process may not open as many connections as the load takes."""
+    _allow_connections()
     return asyncio.run(_Generator(plan, on_tick).run())
+
+
+def _allow_connections() -> None:
+    """As many open files as the system grants: each request in flight holds a connection."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems refuse their own hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _Generator:
@@ -78,18 +92,21 @@ class _Generator:
         self._headers = plan.endpoint.headers()
         self._open: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
+        self._broken = False
 
     async def run(self) -> LoadResult:
         plan = self.plan
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
-        timeout = aiohttp.ClientTimeout(total=plan.request_timeout_s, sock_connect=10)
+        timeout = aiohttp.ClientTimeout(
+            total=plan.request_timeout_s, sock_connect=CONNECT_TIMEOUT_S
+        )
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             self.session = session
             sender = asyncio.create_task(self._send_all())
             ticker = asyncio.create_task(self._tick())
             try:
                 await sender
-                if self._open:
+                if self._open and not self._broken:
                     await asyncio.wait(self._open, timeout=self._drain_s())
             finally:
                 tasks = [ticker, sender, *self._open]
@@ -97,6 +114,9 @@ class _Generator:
                     task.cancel()
                 ends = await asyncio.gather(*tasks, return_exceptions=True)
                 self.result.ended_s = self.result.now_s()
+                for record in self.result.records:
+                    if record.state == "censored":
+                        record.end_s = self.result.ended_s
         for end in ends:  # requests record their failures: what is left is a fault of ours
             if isinstance(end, Exception):
                 raise end
@@ -119,7 +139,9 @@ class _Generator:
         """At their times; a late generator sends at once and its lag shows."""
         times = self.plan.workload.arrivals.times(np.random.default_rng((self.plan.seed, 2**31)))
         for index, scheduled_s in enumerate(times):
-            if scheduled_s >= self.plan.send_s or self._enough(index):
+            if self._enough(index):
+                return
+            if scheduled_s >= self.plan.send_s:
                 break
             delay_s = scheduled_s - self.result.now_s()
             if delay_s > 0:
@@ -173,6 +195,18 @@ class _Generator:
         task.add_done_callback(self._open.discard)
 
     async def _request(self, record: RequestRecord) -> None:
+        try:
+            await self._exchange(record)
+        except Exception:
+            self._break_off()
+            raise
+
+    def _break_off(self) -> None:
+        """A fault of ours: end at once, it is raised when every connection is closed."""
+        self._broken = True
+        self._stop.set()
+
+    async def _exchange(self, record: RequestRecord) -> None:
         prompt_tokens, output_tokens, _ = self.content.lengths(record.index)
         record.wanted_prompt_tokens, record.wanted_output_tokens = prompt_tokens, output_tokens
         body = orjson.dumps(self.content.body(record.index))
@@ -183,14 +217,21 @@ class _Generator:
             ) as response:
                 record.http_status = response.status
                 if response.status != 200:
-                    text = (await response.text())[:300]
-                    self._failed(record, f"HTTP {response.status}: {text}")
+                    text = (await response.read()).decode(errors="replace")
+                    self._failed(record, f"HTTP {response.status}: {one_line(text)}")
                     return
                 await StreamReader(record, self.result.began_s).read(response.content.iter_any())
+        except aiohttp.ConnectionTimeoutError:
+            self._failed(record, f"no connection within {CONNECT_TIMEOUT_S:g} s")
         except TimeoutError:
             self._failed(record, f"no complete answer within {self.plan.request_timeout_s:g} s")
         except (aiohttp.ClientError, OSError) as error:
-            self._failed(record, f"{type(error).__name__}: {error}"[:300])
+            if getattr(error, "errno", None) in OUT_OF_FILES:
+                raise UserError(
+                    "the load generator may open no more connections (too many open files): lower "
+                    "concurrency= or rate=, or raise the limit with ulimit -n"
+                ) from error
+            self._failed(record, one_line(f"{type(error).__name__}: {error}"))
 
     def _failed(self, record: RequestRecord, error: str) -> None:
         record.state, record.error = "failed", error
@@ -202,7 +243,7 @@ class _Generator:
             try:
                 done = self.on_tick is not None and self.on_tick(self.result)
             except Exception:
-                self._stop.set()  # do not send on for minutes before the fault is raised
+                self._break_off()
                 raise
             if done:
                 self.result.stopped_early = True

@@ -26,7 +26,7 @@ class StreamReader:
         self._began_s = began_s
         self._buffer = b""
         self._done = False
-        self._usage: dict[str, Any] | None = None
+        self._prompt_tokens = self._completion_tokens = 0
 
     async def read(self, chunks: AsyncIterator[bytes]) -> None:
         """Until the end of the body, then judge the whole."""
@@ -66,10 +66,12 @@ class StreamReader:
     def _message(self, message: dict[str, Any], now_s: float) -> None:
         if message.get("error") or message.get("object") == "error":
             error = message.get("error") or message.get("message")
-            self._fail(f"error in the stream: {str(error)[:MAX_ERROR_CHARS]}")
+            error = (error.get("message") or error) if isinstance(error, dict) else error
+            self._fail(f"error in the stream: {one_line(str(error))}")
             return
         if usage := message.get("usage"):
-            self._usage = usage
+            self._prompt_tokens = int(usage.get("prompt_tokens") or 0)
+            self._completion_tokens = int(usage.get("completion_tokens") or 0)
         for choice in message.get("choices") or ():
             self._choice(choice, now_s)
 
@@ -103,16 +105,21 @@ class StreamReader:
             record.state = "ok"
 
     def _count_tokens(self) -> None:
-        record, usage = self.record, self._usage or {}
+        record = self.record
+        record.prompt_tokens = max(0, self._prompt_tokens)
+        record.counted_by_server = self._completion_tokens > 0
         chunks = len(record.chunk_times_s)
-        record.prompt_tokens = int(usage.get("prompt_tokens") or 0)
-        record.output_tokens = int(usage.get("completion_tokens") or chunks)
-        record.counted_by_server = bool(usage.get("completion_tokens"))
+        record.output_tokens = self._completion_tokens if record.counted_by_server else chunks
         spread_tokens(record)
 
     def _fail(self, error: str) -> None:
         self.record.state = "failed"
         self.record.error = self.record.error or error
+
+
+def one_line(text: str) -> str:
+    """What a server said, fit for a line of a terminal: bounded, no control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MAX_ERROR_CHARS]
 
 
 def spread_tokens(record: RequestRecord) -> None:

@@ -66,7 +66,7 @@ def _verdict_lines(made: Measurement, verdict: Verdict) -> list[str]:
         )
     for reason, count in made.summary_dict()["failures"]:
         lines.append(f"✘ {count} × {reason}")
-    if verdict.clauses or verdict.state == "fail":
+    if verdict.clauses or verdict.state != "pass":
         because = f": {verdict.reason}" if verdict.reason else ""
         lines.append(f"verdict: {verdict.state}{because}")
     return lines

@@ -187,7 +187,7 @@ def _checked_stat(text: str, at: int, metric: SloMetric, stat: str) -> str:
         percent = float(stat[1:])
         if not 0 < percent < 100:
             raise SloSyntaxError(text, at, f"percentile {percent:g} is not between 0 and 100")
-        stat = f"p{percent:g}"
+        stat = f"p{percent:.12g}"
     return stat
 
 
@@ -204,6 +204,8 @@ def _parse_bound(text: str, start: int, part: str, metric: SloMetric) -> float:
     rest = part[number.end() :]
     unit_at = start + number.end() + len(rest) - len(rest.lstrip())
     value *= _factor(text, unit_at, rest.strip(), metric)
+    if not math.isfinite(value):
+        raise SloSyntaxError(text, at, f"{number.group(2)} is too large for a bound")
     if metric.unit == "share" and value > 1:
         raise SloSyntaxError(text, at, f"{metric.name} is at most 100 % (or a fraction up to 1)")
     return value

@@ -91,6 +91,8 @@ def judge(
         return Verdict("fail", clauses)
     if made.invalid_reason:
         return Verdict("inconclusive", clauses, made.invalid_reason)
+    if not made.counts["ok"]:
+        return Verdict("inconclusive", clauses, "no request ended before the cut-off")
     return Verdict("inconclusive" if "inconclusive" in states else "pass", clauses)
 
 

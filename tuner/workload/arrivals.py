@@ -8,6 +8,8 @@ from typing import Literal
 
 import numpy as np
 
+from tuner.workload.lengths import plain
+
 Kind = Literal["concurrency", "constant", "poisson", "gamma"]
 
 
@@ -41,10 +43,10 @@ class Arrivals:
 
     def __str__(self) -> str:
         if self.closed:
-            return f"concurrency={self.level:g}"
-        text = f"rate={self.level:g}"
+            return f"concurrency={plain(self.level)}"
+        text = f"rate={plain(self.level)}"
         if self.kind == "constant":
             text += ",arrivals=constant"
         if self.kind == "gamma":
-            text += f",burstiness={self.burstiness:g}"
+            text += f",burstiness={plain(self.burstiness)}"
         return text

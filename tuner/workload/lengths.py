@@ -15,6 +15,8 @@ Kind = Literal["fixed", "uniform", "normal", "lognormal"]
 _RANGE = re.compile(r"(\d+)\.\.(\d+)$")
 _CALL = re.compile(r"(normal|lognormal)\(\s*(\d+(?:\.\d+)?)\s*[,;/ ]\s*(\d*\.?\d+)\s*\)$")
 MAX_TOKENS = 1_000_000
+MAX_SIGMA = 4.0
+"""At 4 one length in 40 is more than 2,500 times the median: beyond that nothing is a workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,10 @@ class Lengths:
         if self.kind == "uniform":
             return int(rng.integers(int(self.a), int(self.b) + 1))
         if self.kind == "normal":
-            return max(1, round(rng.normal(self.a, self.b)))
-        return max(1, round(rng.lognormal(math.log(self.a), self.b)))
+            drawn = float(rng.normal(self.a, self.b))
+        else:
+            drawn = float(rng.lognormal(math.log(self.a), self.b))
+        return round(min(max(drawn, 1.0), MAX_TOKENS))
 
     @property
     def mean(self) -> float:
@@ -44,16 +48,16 @@ class Lengths:
 
     def __str__(self) -> str:
         if self.kind == "fixed":
-            return f"{self.a:g}"
+            return plain(self.a)
         if self.kind == "uniform":
-            return f"{self.a:g}..{self.b:g}"
-        return f"{self.kind}({self.a:g},{self.b:g})"
+            return f"{plain(self.a)}..{plain(self.b)}"
+        return f"{self.kind}({plain(self.a)},{plain(self.b)})"
 
 
 def parse_lengths(text: str, what: str) -> Lengths:
     """`256`, `128..512`, `normal(256,40)`, `lognormal(256,0.5)`. Raises UserError."""
     text = text.strip()
-    if text.isdigit():
+    if text.isdecimal():
         lengths = Lengths("fixed", float(text))
     elif found := _RANGE.match(text):
         lengths = Lengths("uniform", float(found.group(1)), float(found.group(2)))
@@ -67,6 +71,17 @@ def parse_lengths(text: str, what: str) -> Lengths:
             f"--workload: {what}={text} is no length; write 256, 128..512, normal(256,40) or "
             "lognormal(256,0.5)"
         )
-    if lengths.a < 1 or lengths.mean > MAX_TOKENS:
+    largest = {"uniform": lengths.b, "normal": lengths.a + lengths.b}.get(lengths.kind, lengths.a)
+    if lengths.a < 1 or largest > MAX_TOKENS:
         raise UserError(f"--workload: {what}={text}: lengths are 1 to {MAX_TOKENS} tokens")
+    if lengths.kind == "lognormal" and (lengths.b > MAX_SIGMA or lengths.mean > MAX_TOKENS):
+        raise UserError(
+            f"--workload: {what}={text} spreads too far; sigma is at most {MAX_SIGMA:g} and the "
+            f"mean length at most {MAX_TOKENS} tokens"
+        )
     return lengths
+
+
+def plain(number: float) -> str:
+    """The shortest digits that read back as the same number, never with an exponent."""
+    return np.format_float_positional(number, trim="-")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import socket
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storage import open_database
-from tests.tuner.fake_server import FakeServer, refusal
+from storage.errors import StorageError
+from tests.tuner.cli.running import start, stop_when
+from tests.tuner.fake_server import HANG, FakeServer, Reply, refusal, steps, text
 from tuner.cli.main import main
 from tuner.records import from_columns
 
@@ -57,6 +63,72 @@ def test_refusing_server_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert "HTTP 503" in shown.out
 
 
+def test_hanging_server_is_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeServer(lambda _, __: steps(HANG)) as server:
+        options = ["--workload", "prompt=8,output=4,concurrency=2", "--warmup", "0s"]
+        assert main(["bench", server.url, *options, "--duration", "1s", "--no-store"]) == 0
+    assert "verdict: inconclusive: no request ended" in capsys.readouterr().out
+
+
+def test_result_is_shown_though_it_cannot_be_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr("tuner.cli.bench._store", full)
+    with FakeServer() as server:
+        code = main(["bench", server.url, *QUICK, "--database", str(tmp_path / "s.db")])
+    shown = capsys.readouterr()
+    assert code == 2
+    assert "ttft_p95" in shown.out
+    assert "the disk is full" in shown.err
+
+
+def test_ctrl_c_closes_connections_and_exits_130(tmp_path: Path) -> None:
+    with FakeServer(lambda _, __: steps(text("a"), HANG)) as server:
+        process = start("bench", server.url, "--no-store", "--duration", "5m", cwd=tmp_path)
+        _, err = stop_when(process, lambda: len(server.requests) == 16, signal.SIGINT)
+        for _ in range(200):
+            if server.hung_up == 16:
+                break
+            time.sleep(0.05)
+        assert server.hung_up == 16
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_too_few_open_files_are_no_fault_of_the_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.load.generator._allow_connections", lambda: None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = len(list(Path("/proc/self/fd").iterdir()))
+
+    def script(_: int, __: dict[str, Any]) -> Reply:
+        return steps(HANG)
+
+    with FakeServer(script) as server:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 40, hard))
+        try:
+            code = main(["bench", server.url, "--workload", "prompt=8,output=4,concurrency=400",
+                         "--no-store", "--duration", "60s"])  # fmt: skip
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert code == 2
+    assert "ulimit -n" in capsys.readouterr().err
+
+
+def test_other_web_page_and_wrong_key(capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeServer(models_page=b"<html>hello</html>") as server:
+        assert main(["bench", server.url, "--no-store"]) == 2
+    assert "is not an OpenAI-compatible list of models" in capsys.readouterr().err
+    with FakeServer(api_key="secret") as server:
+        assert main(["bench", server.url, "--no-store", "--api-key", "guess"]) == 2
+        assert server.requests == []
+    assert "give --api-key" in capsys.readouterr().err
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -75,6 +147,9 @@ def free_port() -> int:
         (["--price-per-hour", "-1"], "more than 0"),
         (["--model", "other"], "it serves: fake"),
         (["--database", "/nowhere/at/all/s.db"], "/nowhere"),
+        (["--seed", "-1"], "--seed must be 0 or more"),
+        (["--api-key", "two\nlines"], "--api-key"),
+        (["--url", "http://127.0.0.1:9"], "two servers given"),
     ],
 )
 def test_faults_are_one_sentence(

@@ -64,7 +64,8 @@ async def test_reasoning_is_a_token_but_no_answer() -> None:
     thought = await read(delta(reasoning_content="hm").data, delta(finish="length").data, DONE.data)
     assert thought.state == "ok"
     assert math.isfinite(thought.first_token_s)
-    assert math.isnan(thought.ttfat_s)
+    assert math.isnan(thought.first_answer_token_s)
+    assert thought.ttfat_s == math.inf
     both = await read(delta(reasoning="hm").data, *GOOD)
     assert both.first_answer_token_s >= both.first_token_s
     assert len(both.chunk_times_s) == 3
@@ -82,6 +83,9 @@ async def test_reasoning_is_a_token_but_no_answer() -> None:
         ((text("a").data, b"data: {broken\n\n", DONE.data), "JSON"),
         ((b'data: {"choices": [3]}\n\n',), "unknown shape"),
         ((b"data: [1]\n\n",), "unknown shape"),
+        ((text("a").data, event({"choices": [], "usage": [1]}).data, DONE.data), "unknown shape"),
+        ((event({"usage": {"completion_tokens": "x"}}).data, DONE.data), "unknown shape"),
+        ((fault("two\nlines \x1b[31m").data,), "two lines [31m"),
         ((text("a", finish="abort").data, DONE.data), "abort"),
     ],
 )
@@ -96,6 +100,18 @@ async def test_missing_usage_counts_chunks_and_says_so() -> None:
     record = await read(text("a").data, text("b").data, text("c", finish="stop").data)
     assert record.output_tokens == 3
     assert not record.counted_by_server
+
+
+async def test_nonsense_counts_are_no_counts() -> None:
+    record = await read(text("a").data, text("b", finish="stop").data, usage(-4, prompt=-1).data)
+    assert (record.output_tokens, record.prompt_tokens) == (2, 0)
+    assert not record.counted_by_server
+
+
+async def test_last_token_ends_the_latency_though_the_connection_stays() -> None:
+    record = await read(*GOOD)
+    record.end_s += 5.0
+    assert record.e2e_s == record.chunk_times_s[-1] - record.scheduled_s
 
 
 def spread(chunks: int, tokens: int) -> list[int]:

@@ -6,6 +6,7 @@ Delays are checked in one direction only: a busy machine makes things later, nev
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -33,15 +34,23 @@ from tuner.workload import parse_workload
 CLOSED = "prompt=8,output=4,concurrency=2"
 
 
-def bench(server: FakeServer, workload: str = CLOSED, *, api: Api = "completions", slo: str = "",
-          duration_s: float = 1.0, **options: Any) -> Measurement:  # fmt: skip
+def bench(
+    server: FakeServer,
+    workload: str = CLOSED,
+    *,
+    api: Api = "completions",
+    slo: str = "",
+    duration_s: float = 1.0,
+    warmup_s: float = 0.0,
+    **options: Any,
+) -> Measurement:
     endpoint = Endpoint(server.url, api=api, api_key=server.api_key).probe()
     slos = parse_slos([slo] if slo else [])
     return measure(
         endpoint,
         parse_workload(workload),
         duration_s=duration_s,
-        warmup_s=0.0,
+        warmup_s=warmup_s,
         slos=slos,
         **options,
     )
@@ -107,13 +116,44 @@ def test_refusals_are_failures_however_fast() -> None:
     assert "overloaded" in failures[0][0]
 
 
-def test_server_that_only_refuses_ends_early_and_fails() -> None:
+@pytest.mark.parametrize("warmup_s", [0.0, 30.0])
+def test_server_that_only_refuses_ends_early_and_fails(warmup_s: float) -> None:
+    """Also within the warm-up: its failures are what there is to report."""
     with FakeServer(lambda _, __: refusal()) as server:
-        made = bench(server, slo="ttft_p95<500ms", duration_s=60)
+        made = bench(server, slo="ttft_p95<500ms", duration_s=60, warmup_s=warmup_s)
         found = judge(parse_slos(["ttft_p95<500ms"]), made)
     assert made.duration_s < 30
     assert (found.state, found.reason) == ("fail", "every request failed")
     assert made.summary["output_tps"].value == 0
+    assert "HTTP 503" in made.summary_dict()["failures"][0][0]
+
+
+def test_refusal_in_unreadable_bytes_is_a_refusal() -> None:
+    with FakeServer(lambda _, __: Reply(status=503, raw=b"\xff\xfe\n<b>no")) as server:
+        made = bench(server, max_requests=3)
+    assert made.counts["failed"] == 3
+    assert made.records[0].error.startswith("HTTP 503")
+    assert made.records[0].error.endswith("<b>no")
+
+
+def test_open_loop_ends_with_its_last_request() -> None:
+    with FakeServer() as server:
+        began_s = time.monotonic()
+        made = bench(server, "prompt=8,output=4,rate=100", max_requests=5, duration_s=120)
+    assert time.monotonic() - began_s < 60
+    assert made.counts["ok"] == 5
+
+
+def test_requests_cut_to_the_context_are_said() -> None:
+    with FakeServer(max_model_len=64) as server:
+        made = bench(server, "prompt=500,output=4,concurrency=1", max_requests=3)
+    assert any("3 of 3 requests were cut to the server's context of 64" in n for n in made.notes)
+
+
+def test_run_within_its_warm_up_says_so() -> None:
+    with FakeServer() as server:
+        made = bench(server, max_requests=4, warmup_s=30.0)
+    assert "all 4 fell into the warm-up" in made.invalid_reason
 
 
 @pytest.mark.parametrize(
@@ -166,24 +206,22 @@ def test_other_lengths_than_asked_for_are_said() -> None:
 
 
 def test_stalled_server_cannot_hide_its_queue() -> None:
-    """One stall of a second under open-loop load: later requests were due while it lasted."""
+    """One stall of two seconds under open-loop load: later requests were due while it lasted."""
 
     class Stall:
         def __init__(self) -> None:
             self.until = 0.0
 
         def __call__(self, index: int, body: dict[str, Any]) -> Reply:
-            import time
-
             if index == 10:
-                self.until = time.monotonic() + 1.0
+                self.until = time.monotonic() + 2.0
             return answer(body, first_s=max(0.0, self.until - time.monotonic()))
 
     with FakeServer(Stall()) as server:
-        made = bench(server, "prompt=8,output=4,rate=50,arrivals=constant", duration_s=2.0)
+        made = bench(server, "prompt=8,output=4,rate=50,arrivals=constant", duration_s=3.0)
     slow = [record for record in made.records if record.ttft_s > 0.4]
-    assert len(slow) >= 20
-    assert made.summary["ttft_p99"].value > 0.9
+    assert len(slow) >= 60
+    assert made.summary["ttft_p99"].value > 1.8
 
 
 def test_client_queue_is_part_of_the_latency() -> None:
@@ -204,6 +242,8 @@ def test_hanging_requests_are_censored_with_what_was_seen() -> None:
     assert made.counts["censored"] + made.counts["ok"] == made.counts["sent"]
     assert found.state != "pass"
     assert found.clauses[0].estimate.high == math.inf
+    cut = [record for record in made.records if record.state == "censored"]
+    assert all(record.end_s >= 1.5 for record in cut)  # the window and its drain
     assert server.hung_up == made.counts["censored"]
 
 
@@ -255,8 +295,6 @@ def test_interrupt_closes_every_connection() -> None:
         for _ in range(100):
             if server.hung_up == 2:
                 break
-            import time
-
             time.sleep(0.02)
         assert server.hung_up == 2
 

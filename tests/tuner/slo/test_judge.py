@@ -125,7 +125,35 @@ def test_ttfat_fails_when_no_answer_ever_came() -> None:
         record.first_answer_token_s = math.nan
     found = clause("ttfat_p95<500ms", thoughts)
     assert found.state == "fail"
-    assert "not measured" in found.reason
+    assert found.estimate.value == math.inf
+    assert clause("ttft_p95<500ms", thoughts).state == "pass"
+
+
+def test_answers_cut_off_in_thought_are_not_left_out_of_ttfat() -> None:
+    records = [good(i) for i in range(80)]
+    for record in records[10:]:
+        record.first_answer_token_s = math.nan
+    found = verdict("ttfat_p50<500ms, attainment>50%", records)
+    assert [one.state for one in found.clauses] == ["fail", "fail"]
+    assert found.clauses[0].estimate.n == 80
+
+
+def test_server_that_hangs_does_not_pass_for_want_of_clauses() -> None:
+    found = judge(parse_slos([]), run([running(i, 0.0) for i in range(5)]))
+    assert (found.state, found.reason) == ("inconclusive", "no request ended before the cut-off")
+    assert judge(parse_slos([]), run([running(0, 0.0), good(1)])).state == "pass"
+
+
+def test_running_request_has_waited_until_its_own_cut_off() -> None:
+    """Not until the end of the window, nor of other runs that are judged together with it."""
+    records = [running(i, 9.9) for i in range(60)]
+    for record in records:
+        record.end_s = 14.0
+    assert clause("ttft_p50<2s", records, end_s=10.0).state == "fail"
+    records.append(good(60, at_s=8.0, ttft_s=90.0))
+    found = clause("e2e_p50<9s", records, end_s=10.0)
+    assert found.state == "inconclusive"
+    assert found.estimate.value == pytest.approx(4.1)
 
 
 def test_throughput_is_of_good_requests() -> None:
