@@ -206,7 +206,7 @@ def _add_device_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--enforce-eager",
         action=argparse.BooleanOptionalAction,
-        help="run without graphs or compiled steps (off)",
+        help="accepted as vLLM's; without effect here, the engine has no graphs or compiled steps",
     )
 
 

@@ -6,7 +6,7 @@ resolved by the runner at start-up and published in /server_info.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from engine.errors import EngineConfigError
 from engine.knobs import KNOBS
@@ -46,7 +46,6 @@ class EngineConfig:
     enforce_eager: bool = False
     num_threads: int | None = None
     seed: int = 0
-    extra: dict[str, str] = field(default_factory=dict)
 
     def checked(self) -> EngineConfig:
         """Return self with limits widened to hold the start values, or raise EngineConfigError."""

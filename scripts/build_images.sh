@@ -6,17 +6,16 @@ cd "$(dirname "$0")/.."
 
 if docker info >/dev/null 2>&1; then
   build() { docker build "$@"; }
-  start() { docker run --rm "$@"; }
+  start() { docker run --rm --entrypoint "$2" "$1" --help >/dev/null; }
 elif command -v podman >/dev/null; then
   build() { podman build "$@"; }
-  start() { podman run --rm "$@"; }
+  start() { podman run --rm --entrypoint "$2" "$1" --help >/dev/null; }
 elif command -v buildah >/dev/null; then
   build() { buildah bud --isolation chroot "$@"; }
-  start() {
+  start() {  # IMAGE PROGRAM
     local container
     container=$(buildah from --pull-never "localhost/$1")
-    shift
-    buildah run --isolation chroot "$container" -- "$@"
+    buildah run --isolation chroot "$container" -- "$2" --help >/dev/null
     buildah rm "$container" >/dev/null
   }
 else
@@ -28,13 +27,7 @@ for image in engine app; do
   echo "-- building slotune-$image"
   build "$@" -f "deploy/$image.Dockerfile" -t "slotune-$image:0.1.0" .
 done
-if declare -F start >/dev/null && command -v buildah >/dev/null && ! docker info >/dev/null 2>&1; then
-  start slotune-engine:0.1.0 engine --help >/dev/null
-  start slotune-app:0.1.0 tuner --help >/dev/null
-  start slotune-app:0.1.0 dashboard --help >/dev/null
-else
-  start slotune-engine:0.1.0 --help >/dev/null
-  start slotune-app:0.1.0 --help >/dev/null
-  start --entrypoint dashboard slotune-app:0.1.0 --help >/dev/null
-fi
+start slotune-engine:0.1.0 engine
+start slotune-app:0.1.0 tuner
+start slotune-app:0.1.0 dashboard
 echo "-- both images build and start"

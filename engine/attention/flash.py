@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 
 from engine.attention.base import AttentionShape, HeadNorms, StepBatch
-from engine.attention.torch_paged import split_heads
-from engine.layers.norm import rms_norm
+from engine.attention.torch_paged import rotated_heads
 
 BLOCK_SIZE_MULTIPLE = 256
 
@@ -50,12 +49,7 @@ class FlashAttention:
     def forward(
         self, qkv: torch.Tensor, cache: torch.Tensor, batch: StepBatch, norms: HeadNorms | None
     ) -> torch.Tensor:
-        q, k, v = split_heads(qkv, self.shape)
-        if norms is not None:
-            q = rms_norm(q, norms.query.to(q.dtype), norms.eps)
-            k = rms_norm(k, norms.key.to(k.dtype), norms.eps)
-        q = self.shape.rotary.rotate(q, batch.positions)
-        k = self.shape.rotary.rotate(k, batch.positions)
+        q, k, v = rotated_heads(qkv, self.shape, batch.positions, norms)
         keys, values = cache.unbind(0)
         keys.flatten(0, 1).index_copy_(0, batch.slot_mapping, k)
         values.flatten(0, 1).index_copy_(0, batch.slot_mapping, v.contiguous())

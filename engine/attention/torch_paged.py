@@ -32,12 +32,7 @@ class TorchPagedAttention:
     def forward(
         self, qkv: torch.Tensor, cache: torch.Tensor, batch: StepBatch, norms: HeadNorms | None
     ) -> torch.Tensor:
-        q, k, v = split_heads(qkv, self.shape)
-        if norms is not None:
-            q = rms_norm(q, norms.query.to(q.dtype), norms.eps)
-            k = rms_norm(k, norms.key.to(k.dtype), norms.eps)
-        q = self.shape.rotary.rotate(q, batch.positions)
-        k = self.shape.rotary.rotate(k, batch.positions)
+        q, k, v = rotated_heads(qkv, self.shape, batch.positions, norms)
         rows = cache.view(-1, 2, *cache.shape[3:])
         rows[batch.slot_mapping] = torch.stack((k, v), dim=1)
         out = torch.empty_like(q)
@@ -77,10 +72,14 @@ class TorchPagedAttention:
         return out.squeeze(0).transpose(0, 1)
 
 
-def split_heads(
-    qkv: torch.Tensor, shape: AttentionShape
+def rotated_heads(
+    qkv: torch.Tensor, shape: AttentionShape, positions: torch.Tensor, norms: HeadNorms | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [T, heads, dim], k and v [T, kv_heads, dim]."""
+    """q [T, heads, dim], k and v [T, kv_heads, dim]; q and k normed (Qwen3) and rotated."""
     q, k, v = torch.split(qkv, [shape.q_size, shape.kv_size, shape.kv_size], dim=-1)
     heads = (len(qkv), -1, shape.config.head_dim)
-    return q.reshape(heads), k.reshape(heads), v.reshape(heads)
+    q, k, v = q.reshape(heads), k.reshape(heads), v.reshape(heads)
+    if norms is not None:
+        q = rms_norm(q, norms.query.to(q.dtype), norms.eps)
+        k = rms_norm(k, norms.key.to(k.dtype), norms.eps)
+    return shape.rotary.rotate(q, positions), shape.rotary.rotate(k, positions), v

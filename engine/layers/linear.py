@@ -19,7 +19,6 @@ class Linear:
     """weight [out, in], bias [out] or None. Input [rows, in], output [rows, out]."""
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self.out_features, self.in_features = weight.shape
         self.bias = bias
         self.packed = self.copies(weight)
         if self.packed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 from storage.sources import promql, windows
@@ -24,7 +25,7 @@ def stale_after_s(scrape_interval_s: float) -> float:
     return max(STALE_AFTER_S, STALE_INTERVALS * scrape_interval_s)
 
 
-class WindowedSource:
+class WindowedSource(ABC):
     """Base of ScrapeSource and RecordedSource. Windows shorter than four scrapes are widened."""
 
     def __init__(self, scrape_interval_s: float, labels: Labels | None = None) -> None:
@@ -35,8 +36,8 @@ class WindowedSource:
 
     # What a subclass says.
 
-    def _now_s(self) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _now_s(self) -> float: ...
 
     def _fault(self) -> tuple[Outcome, str] | None:
         """Why the newest attempt brought nothing; None when it brought metrics."""
@@ -144,7 +145,7 @@ class WindowedSource:
                 for at_s in steps(start_s, end_s, step_s)
             ]
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (a recording holds nothing; a scraper overrides it)
         """Nothing to release here."""
 
     # How they are answered; all below is called with the lock held.

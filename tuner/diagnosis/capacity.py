@@ -6,8 +6,9 @@ import statistics
 from dataclasses import replace
 
 from tuner.diagnosis import levers, limits
-from tuner.diagnosis.context import Case, Check, Clause, Frame
+from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
+from tuner.slo.grammar import Clause
 
 LEAST = {"running": 4.0, "kv_usage": 0.1, "ttft": 0.001}
 """Below it (requests, share, seconds) the fullest replica has too little for a ratio to tell."""

@@ -8,28 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from storage.sources.base import Outcome, Reading
 from tuner.diagnosis.model import Lever, NodeResult, State
 from tuner.diagnosis.registry import how_to_get
 from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import Thresholds
-
-
-class Clause(Protocol):
-    """What the tree needs of an SLO clause (tuner.slo.Clause): bound in seconds or per second."""
-
-    @property
-    def metric(self) -> str: ...
-    @property
-    def op(self) -> str: ...
-    @property
-    def stat(self) -> str | None: ...
-    @property
-    def quantile(self) -> float | None: ...
-    @property
-    def bound(self) -> float: ...
+from tuner.slo.grammar import Clause
 
 
 @dataclass(frozen=True, slots=True)

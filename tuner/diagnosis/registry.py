@@ -22,8 +22,7 @@ MIN_SCRAPES_PER_WINDOW = 4
 class SignalSpec:
     """One signal. vllm also serves slotune, which exports vLLM's names.
 
-    min_samples: fewer observations in the window lower the confidence. how_to_get: what an operator
-    does to have the signal where it is missing.
+    how_to_get: what an operator does to have the signal where it is missing.
     """
 
     name: str
@@ -33,7 +32,6 @@ class SignalSpec:
     sglang: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     q: float | None = None
-    min_samples: int = 1
     how_to_get: str = ""
 
     def names(self, dialect: str) -> tuple[str, ...]:
@@ -91,12 +89,12 @@ def quantile_name(metric: str, q: float) -> str:
 
 def latency_specs(metric: str, quantiles: tuple[float, ...] = QUANTILES) -> tuple[SignalSpec, ...]:
     vllm, sglang = LATENCIES[metric]
-    mean = SignalSpec(metric, "s", "mean", vllm, sglang, min_samples=10, how_to_get=_ENGINE)
+    mean = SignalSpec(metric, "s", "mean", vllm, sglang, how_to_get=_ENGINE)
     return (
         mean,
         *(
             SignalSpec(
-                quantile_name(metric, q), "s", "quantile", vllm, sglang, q=q, min_samples=30,
+                quantile_name(metric, q), "s", "quantile", vllm, sglang, q=q,
                 how_to_get=_ENGINE,
             )
             for q in quantiles
@@ -107,7 +105,7 @@ def latency_specs(metric: str, quantiles: tuple[float, ...] = QUANTILES) -> tupl
 def _prompt(q: float) -> SignalSpec:
     return SignalSpec(
         quantile_name("prompt_tokens", q), "tokens", "quantile",
-        ("vllm:request_prompt_tokens",), ("sglang:prompt_tokens_histogram",), q=q, min_samples=30,
+        ("vllm:request_prompt_tokens",), ("sglang:prompt_tokens_histogram",), q=q,
     )  # fmt: skip
 
 
@@ -208,7 +206,7 @@ _SIZES: tuple[SignalSpec, ...] = (
     ),
     SignalSpec(
         "prompt_tokens", "tokens", "mean",
-        ("vllm:request_prompt_tokens",), ("sglang:prompt_tokens_histogram",), min_samples=10,
+        ("vllm:request_prompt_tokens",), ("sglang:prompt_tokens_histogram",),
     ),
     _prompt(0.5),
     _prompt(0.99),

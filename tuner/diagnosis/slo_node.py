@@ -10,9 +10,10 @@ import math
 from dataclasses import replace
 
 from storage.sources.base import Reading
-from tuner.diagnosis.context import Case, Check, Clause, Frame
+from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.diagnosis.registry import quantile_name
+from tuner.slo.grammar import Clause
 
 
 def reading_name(clause: Clause) -> str | None:

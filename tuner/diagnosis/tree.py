@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from tuner.diagnosis import capacity, gates, tpot, ttft
-from tuner.diagnosis.context import Case, Check, Clause
+from tuner.diagnosis.context import Case, Check
 from tuner.diagnosis.model import Diagnosis, NodeResult, State
 from tuner.diagnosis.settle import History, settle
 from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import DEFAULT, Thresholds
+from tuner.slo.grammar import Clause
 
 
 class Slos(Protocol):

@@ -28,16 +28,6 @@ class Ledger(Protocol):
     def add(self, outcome: Outcome) -> None: ...
 
 
-class MemoryLedger:
-    """Keeps outcomes for the life of the process."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
-
-    def add(self, outcome: Outcome) -> None:
-        self.outcomes.append(outcome)
-
-
 class StudyLedger:
     """A study of the database. spent_s: what its trials took so far, all sittings together."""
 

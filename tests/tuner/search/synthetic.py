@@ -19,7 +19,6 @@ from tuner.measure import Measurement, Progress, summarize
 from tuner.records import RequestRecord
 from tuner.search.budget import Plan
 from tuner.search.decide import Config
-from tuner.search.ledger import MemoryLedger
 from tuner.search.objective import Objective
 from tuner.search.optimize import Search
 from tuner.search.pace import Pace
@@ -32,6 +31,16 @@ from tuner.workload import Workload, parse_workload
 
 OUTPUT_TOKENS = 8
 DEFAULTS: Config = {"max_num_seqs": 128, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
+
+
+class MemoryLedger:
+    """Keeps outcomes for the life of the process."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
 
 
 @dataclass

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Silent, Surface, search_on
+from tests.tuner.search.synthetic import (
+    DEFAULTS,
+    FakeTarget,
+    MemoryLedger,
+    Silent,
+    Surface,
+    search_on,
+)
 from tuner.errors import UserError
 from tuner.search.budget import parse_budget
-from tuner.search.ledger import MemoryLedger
 from tuner.search.optimize import FAILURE_LIMIT, optimize
 from tuner.targets.base import TargetError
 
