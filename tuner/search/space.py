@@ -243,5 +243,5 @@ def _check_bounds(axis: Axis, bounds: KnobRange) -> None:
         if not bounds.low <= value <= bounds.high:
             raise UserError(
                 f"--knob {axis.name}: {value:g} is outside {bounds.low:g} to {bounds.high:g}, "
-                "the bounds this server was started with"
+                "what this server allows"
             )

@@ -18,6 +18,8 @@ from tuner.targets.base import Config, KnobRange, Setting, TargetError
 from tuner.targets.process import OwnProcess
 
 TUNED = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
+MOST = 1_000_000
+"""More sequences or tokens per step than any server runs."""
 
 
 class VllmTarget:
@@ -62,13 +64,9 @@ class VllmTarget:
         }  # fmt: skip
 
     def knobs(self) -> dict[str, KnobRange]:
+        """A restart allows all that the flags do; the search keeps to the table's ranges."""
         return {
-            name: KnobRange(
-                self._config[name],
-                min(float(KNOBS[name].low or 0), float(self._defaults[name])),
-                max(float(KNOBS[name].high or 1), float(self._defaults[name])),
-                live=False,
-            )
+            name: KnobRange(self._config[name], *_accepted(KNOBS[name]), live=False)
             for name in TUNED
         }
 
@@ -136,3 +134,8 @@ def _split_flags(
 def _default(knob: Knob, device: str) -> Setting:
     value = knob.default_cpu if device == "cpu" else knob.default_cuda
     return int(value) if knob.kind == "int" else float(value)
+
+
+def _accepted(knob: Knob) -> tuple[float, float]:
+    """What vLLM's own check of the flag lets through."""
+    return (1, MOST) if knob.kind == "int" else (0.01, 1.0)

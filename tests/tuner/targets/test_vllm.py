@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tuner.errors import UserError
+from tuner.search.space import parse_axis
 from tuner.targets import TargetError
 from tuner.targets.vllm import VllmTarget
 
@@ -59,6 +61,13 @@ def test_restarts_for_another_configuration_only(target: VllmTarget, tmp_path: P
     assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == [
         "vllm-001.log", "vllm-002.log",
     ]  # fmt: skip
+
+
+def test_a_restart_allows_values_outside_the_default_search(target: VllmTarget) -> None:
+    axis = parse_axis("max_num_seqs=1,2,512", target.knobs())
+    assert axis.values == (1, 2, 512)
+    with pytest.raises(UserError, match="0 is outside 1 to"):
+        parse_axis("max_num_seqs=0,2", target.knobs())
 
 
 def test_a_configuration_that_does_not_start(binary: Path, tmp_path: Path) -> None:
