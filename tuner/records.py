@@ -16,12 +16,15 @@ import numpy.typing as npt
 
 RequestState = Literal["ok", "failed", "censored"]
 NEVER = math.nan
+NO_SESSION = -1
 
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One request. A time that never came is NaN.
+    """One request, named by (session, turn). A time that never came is NaN.
 
+    index: order of creation, unique. session: one arrival, a request or a conversation whose turns
+    wait for each other; without it the index (records of older measurements have no sessions).
     chunk_times_s and chunk_tokens: arrival of each piece of text and the tokens it stood for.
     wanted_*: what the workload asked for; *_tokens: what the server counted (0 where it does not
     say; output tokens are then the chunks, and counted_by_server is False).
@@ -29,6 +32,8 @@ class RequestRecord:
     """
 
     index: int
+    session: int = field(default=NO_SESSION, kw_only=True)
+    turn: int = field(default=0, kw_only=True)
     scheduled_s: float
     sent_s: float = NEVER
     first_byte_s: float = NEVER
@@ -46,6 +51,10 @@ class RequestRecord:
     finish_reason: str = ""
     error: str = ""
     state: RequestState = "censored"
+
+    def __post_init__(self) -> None:
+        if self.session == NO_SESSION:
+            self.session = self.index
 
     @property
     def ok(self) -> bool:

@@ -137,9 +137,10 @@ class _Generator:
 
     async def _send_open(self) -> None:
         """At their times; a late generator sends at once and its lag shows."""
-        times = self.plan.workload.arrivals.times(np.random.default_rng((self.plan.seed, 2**31)))
-        for index, scheduled_s in enumerate(times):
-            if self._enough(index):
+        rng = np.random.default_rng((self.plan.seed, 2**31))
+        times = self.plan.workload.arrivals.times(rng, self.plan.send_s)
+        for session, scheduled_s in enumerate(times):
+            if self._enough(session):
                 return
             if scheduled_s >= self.plan.send_s:
                 break
@@ -149,7 +150,7 @@ class _Generator:
                     await asyncio.wait_for(self._stop.wait(), delay_s)
             if self._stop.is_set():
                 return
-            self._start(RequestRecord(index, scheduled_s))
+            self._start(RequestRecord(session, scheduled_s, session=session))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(
                 self._stop.wait(), max(0.0, self.plan.send_s - self.result.now_s())
@@ -160,7 +161,7 @@ class _Generator:
         self._next_index = 0
         clients = [
             asyncio.create_task(self._client())
-            for _ in range(int(self.plan.workload.arrivals.level))
+            for _ in range(self.plan.workload.arrivals.clients_at(0.0, self.plan.send_s))
         ]
         self._open.update(clients)
         stopping = asyncio.create_task(self._stop.wait())
@@ -179,14 +180,15 @@ class _Generator:
             if self._enough(index):
                 return
             self._next_index += 1
-            record = RequestRecord(index, self.result.now_s())
+            record = RequestRecord(index, self.result.now_s(), session=index)
             self.result.records.append(record)
             await self._request(record)
             if record.state == "failed":
                 await asyncio.sleep(FAILURE_PAUSE_S)
 
-    def _enough(self, index: int) -> bool:
-        return self.plan.max_requests is not None and index >= self.plan.max_requests
+    def _enough(self, session: int) -> bool:
+        limits = (self.plan.max_requests, self.plan.workload.requests)
+        return any(limit is not None and session >= limit for limit in limits)
 
     def _start(self, record: RequestRecord) -> None:
         self.result.records.append(record)
@@ -207,9 +209,9 @@ class _Generator:
         self._stop.set()
 
     async def _exchange(self, record: RequestRecord) -> None:
-        prompt_tokens, output_tokens, _ = self.content.lengths(record.index)
+        prompt_tokens, output_tokens, _ = self.content.lengths(record.session, record.turn)
         record.wanted_prompt_tokens, record.wanted_output_tokens = prompt_tokens, output_tokens
-        body = orjson.dumps(self.content.body(record.index))
+        body = orjson.dumps(self.content.body(record.session, record.turn))
         record.sent_s = self.result.now_s()
         try:
             async with self.session.post(

@@ -29,8 +29,12 @@ class Arrivals:
     def closed(self) -> bool:
         return self.kind == "concurrency"
 
-    def times(self, rng: np.random.Generator) -> Iterator[float]:
-        """Scheduled send times in seconds, without end (open loop only)."""
+    def clients_at(self, time_s: float, send_s: float) -> int:
+        """Closed loop: how many clients there are time_s into a load that is sent for send_s."""
+        return int(self.level)
+
+    def times(self, rng: np.random.Generator, send_s: float) -> Iterator[float]:
+        """Open loop: scheduled starts of sessions in seconds, ascending; may end before send_s."""
         now_s = 0.0
         shape = 1.0 if self.kind == "poisson" else self.burstiness
         while True:

@@ -7,6 +7,7 @@ make up the wanted tokens; the real counts are taken from the server's usage.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,31 @@ class Content:
         self.seed = seed
         self._salt = list(os.urandom(8) if salt is None else salt)
 
-    def lengths(self, index: int) -> tuple[int, int, int]:
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether later turns hold the answers of earlier ones, so that these must be kept."""
+        return False
+
+    def turns(self, session: int) -> int:
+        """How many requests the session makes, one after the other."""
+        return 1
+
+    def think_s(self, session: int, turn: int) -> float:
+        """Seconds between the last answer's end and this turn's scheduled send."""
+        return 0.0
+
+    def lengths(self, session: int, turn: int = 0) -> tuple[int, int, int]:
         """(prompt tokens, output tokens, prefix group), cut to what the server's context holds."""
-        prompt, output, group = self.workload.lengths(self.seed, index)
+        prompt, output, group = self.workload.lengths(self.seed, session, turn)
         longest = self.endpoint.max_model_len
         if longest is not None:
             output = max(1, min(output, longest - 1))
             prompt = max(1, min(prompt, longest - output))
         return prompt, output, group
 
-    def body(self, index: int) -> dict[str, Any]:
-        """The JSON body of the index-th request."""
-        prompt_tokens, output_tokens, group = self.lengths(index)
+    def body(self, session: int, turn: int = 0, answers: Sequence[str] = ()) -> dict[str, Any]:
+        """The JSON body of one turn; answers: the texts of the session's earlier turns."""
+        prompt_tokens, output_tokens, group = self.lengths(session, turn)
         body: dict[str, Any] = {
             "model": self.endpoint.model,
             "max_tokens": output_tokens,
@@ -49,7 +63,7 @@ class Content:
         if self.endpoint.forced_lengths:
             body |= {"ignore_eos": True, "min_tokens": output_tokens}
         shared = self._ids((0, group), min(self.workload.shared_prefix, prompt_tokens - 1))
-        own = self._ids((1, index), prompt_tokens - len(shared))
+        own = self._ids((1, session), prompt_tokens - len(shared))
         if self.endpoint.api == "chat":
             body["messages"] = [{"role": "user", "content": self._text(shared, own)}]
         else:

@@ -31,24 +31,25 @@ DEFAULT = "prompt=256,output=64,concurrency=16"
 _OUTER_COMMA = re.compile(r",(?![^(]*\))")
 _KEYS = (
     "prompt", "output", "shared_prefix", "prefix_groups", "concurrency", "rate", "arrivals",
-    "burstiness",
+    "burstiness", "requests",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Lengths in tokens. shared_prefix tokens at the head of each prompt are one of
-    prefix_groups common texts."""
+    prefix_groups common texts. requests: how many sessions are sent, None until time is up."""
 
     prompt: Lengths
     output: Lengths
     arrivals: Arrivals
     shared_prefix: int = 0
     prefix_groups: int = 1
+    requests: int | None = None
 
-    def lengths(self, seed: int, index: int) -> tuple[int, int, int]:
-        """(prompt tokens, output tokens, prefix group) of the index-th request."""
-        rng = np.random.default_rng((seed, index))
+    def lengths(self, seed: int, session: int, turn: int = 0) -> tuple[int, int, int]:
+        """(prompt tokens, output tokens, prefix group) of one turn of a session."""
+        rng = np.random.default_rng((seed, session))
         prompt, output = self.prompt.draw(rng), self.output.draw(rng)
         group = int(rng.integers(self.prefix_groups))
         return max(prompt, self.shared_prefix + 1), output, group
@@ -63,6 +64,8 @@ class Workload:
             parts.append(f"shared_prefix={self.shared_prefix}")
         if self.prefix_groups != 1:
             parts.append(f"prefix_groups={self.prefix_groups}")
+        if self.requests is not None:
+            parts.append(f"requests={self.requests}")
         return ",".join([*parts, str(self.arrivals)])
 
     @classmethod
@@ -93,6 +96,7 @@ def parse_workload(text: str | None) -> Workload:
         arrivals=_arrivals(values),
         shared_prefix=int(_number(values, "shared_prefix", 0, at_least=0, whole=True)),
         prefix_groups=int(_number(values, "prefix_groups", 1, at_least=1, whole=True)),
+        requests=int(_number(values, "requests", 0, at_least=1, whole=True)) or None,
     )
 
 
