@@ -26,6 +26,9 @@ log = logging.getLogger("engine")
 Result = TypeVar("Result")
 Clock = Callable[[], float]
 
+IDLE_REPORT_S = 1.0
+"""Idle time is told this often, so that its rate over a window stays between 0 and 1."""
+
 
 class AsyncEngine:
     """Serves streams of tokens to an event loop.
@@ -179,12 +182,23 @@ class AsyncEngine:
     def _obey(self) -> None:
         """Obey what is queued; wait for a command when there is nothing to do."""
         if not self._core.has_work and not self._unreported:
-            idle_since = self.clock()
-            command = self._commands.get()
-            self.metrics.on_idle(self.clock() - idle_since)
-            command()
+            self._next_command()()
         while not self._commands.empty():
             self._commands.get()()
+
+    def _next_command(self) -> Callable[[], None]:
+        """Wait for a command, and tell how long."""
+        since_s = self.clock()
+        while True:
+            try:
+                command = self._commands.get(timeout=IDLE_REPORT_S)
+            except queue.Empty:
+                command = None
+            now_s = self.clock()
+            self.metrics.on_idle(now_s - since_s)
+            since_s = now_s
+            if command is not None:
+                return command
 
     def _step(self) -> None:
         self._unreported = False

@@ -17,7 +17,7 @@ __all__ = ["EngineCore", "Runner", "StepResult", "TokenEvent"]
 
 
 class Runner(Protocol):
-    """Computes one step: the model, a simulator, or a test's double."""
+    """Computes one step: the model, or a test's double."""
 
     def execute(self, plan: StepPlan) -> StepOutput: ...
 

@@ -1,7 +1,7 @@
 """Turns what the core reports into metrics. Series are looked up once, here; a step costs a few
 dozen additions, a token one bisection.
 
-Written by the engine thread, except what `on_request_end` and `on_refused` say otherwise.
+Written by the engine thread, except what `on_request_end` says otherwise.
 """
 
 from __future__ import annotations

@@ -135,7 +135,8 @@ class StreamResponse(Response):
         try:
             await until_disconnect(receive, self._send_all(send))
         except ClientDisconnectedError:
-            pass
+            if not self._started:  # nobody reads it, but the http_* metrics count it
+                await Response(status_code=499)(scope, receive, send)
         except EngineDeadError as error:
             if self._started:
                 body = error_body(error.message, status=error.status, code=error.code)

@@ -80,6 +80,22 @@ class Service:
                 param="prompt",
             )
 
+    def _check_stop_token_ids(self, token_ids: Sequence[int]) -> None:
+        """Refuse what the sampler cannot forbid before min_tokens: ids that are none, and so many
+        that hardly a token is left."""
+        highest = max(token_ids, default=0)
+        if highest >= self.vocab_size:
+            raise RequestError(
+                f"stop_token_ids has {highest}, outside 0 to {self.vocab_size - 1}",
+                param="stop_token_ids",
+            )
+        if 2 * len(set(token_ids)) > self.vocab_size:
+            raise RequestError(
+                f"stop_token_ids may name at most half of the {self.vocab_size} tokens, "
+                f"got {len(set(token_ids))}",
+                param="stop_token_ids",
+            )
+
     def check_length(self, prompt_tokens: int, max_tokens: int | None, param: str) -> None:
         """Refuse what can never fit max_model_len."""
         wanted = prompt_tokens + (1 if max_tokens is None else max_tokens)
@@ -102,6 +118,7 @@ class Service:
         arrival_s: float,
     ) -> Generation:
         """Queue every choice of every prompt; RequestError when the engine refuses one."""
+        self._check_stop_token_ids(sampling.stop_token_ids)
         per_prompt = body.num_choices_per_prompt
         if len(prompts) * per_prompt > MAX_CHOICES:
             raise RequestError(

@@ -36,6 +36,20 @@ def aborted(server: RunningServer) -> float:
     return server.metrics().value("vllm:request_success_total", finished_reason="abort")
 
 
+def client_faults(server: RunningServer) -> float:
+    """Requests to the route that ended as 4xx."""
+    samples = server.metrics().samples.items()
+    return sum(v for (name, labels), v in samples if _is_client_fault(name, dict(labels)))
+
+
+def _is_client_fault(name: str, labels: dict[str, str]) -> bool:
+    return (
+        name == "http_requests_total"
+        and labels["handler"] == "/v1/completions"
+        and labels["status"] == "4xx"
+    )
+
+
 def test_disconnect_in_the_middle_of_a_stream(slow_server: RunningServer) -> None:
     before = aborted(slow_server)
     connection = open_request(slow_server, stream=True)
@@ -49,11 +63,13 @@ def test_disconnect_in_the_middle_of_a_stream(slow_server: RunningServer) -> Non
 @pytest.mark.parametrize("stream", [False, True])
 def test_disconnect_before_the_first_byte(slow_server: RunningServer, stream: bool) -> None:
     before = aborted(slow_server)
+    gone_before = client_faults(slow_server)
     with slow_server.paused():  # no step is made: nothing can have been sent
         connection = open_request(slow_server, stream=stream)
         slow_server.wait_submitted()
         connection.close()
     assert_aborted(slow_server, aborted_before=before)
+    slow_server.wait_for(lambda _: client_faults(slow_server) == gone_before + 1)
 
 
 def test_disconnect_of_a_request_that_is_not_streamed(slow_server: RunningServer) -> None:

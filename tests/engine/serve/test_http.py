@@ -175,6 +175,18 @@ def test_stop_token_ids(server: RunningServer) -> None:
     assert (choice["text"], choice["finish_reason"]) == ("ab", "stop")
 
 
+@pytest.mark.parametrize("ids", [[258], [10**9], list(range(130))])
+def test_stop_token_ids_that_the_sampler_could_not_forbid(
+    server: RunningServer, ids: list[int]
+) -> None:
+    """Beside min_tokens they are set to -inf: an id that is none, or all of them, must not get
+    there."""
+    body = {"prompt": "abc", "max_tokens": 8, "min_tokens": 4, "stop_token_ids": ids}
+    answer = httpx.post(f"{server.url}/v1/completions", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "stop_token_ids"
+
+
 def test_models_and_health(server: RunningServer) -> None:
     models = client(server).models.list().data
     assert [model.id for model in models] == [MODEL]

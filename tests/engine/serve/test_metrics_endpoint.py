@@ -44,6 +44,12 @@ def test_idle_page(fresh: RunningServer) -> None:
     assert page.value("slotune:device_memory_bytes", kind="free") == 150
 
 
+def test_idle_time_grows_while_the_engine_is_idle(fresh: RunningServer) -> None:
+    fresh.wait_for(lambda page: page.value("slotune:engine_idle_seconds_total") > 0)
+    told = fresh.metrics().value("slotune:engine_idle_seconds_total")
+    fresh.wait_for(lambda page: page.value("slotune:engine_idle_seconds_total") > told)
+
+
 def test_a_finished_request_moves_every_figure(fresh: RunningServer) -> None:
     post(fresh, prompt="abcde", max_tokens=4, n=2)
     page = fresh.metrics()
