@@ -7,15 +7,19 @@ A gain is claimed only where its interval excludes none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from scipy.stats import t
 
 from tuner.search.objective import Objective
 from tuner.search.pool import Pooled, pool
 from tuner.search.proposals import result_value
 from tuner.slo import SloSet
 from tuner.stats import Comparison, compare_rates
+from tuner.stats.compare import CONFIDENCE
 from tuner.targets.base import Setting
 from tuner.trial import Outcome
 
@@ -69,6 +73,21 @@ def compare(
     )
 
 
+def ends_rounds(gain: Comparison, looks: int) -> bool:
+    """Whether a gain is clear enough to measure no further, when it is looked at up to `looks`
+    times.
+
+    Who stops at the first interval that excludes 1 finds gains in noise: an early "improved" must
+    hold at the level divided by the looks. The other outcomes claim nothing and end at once.
+    """
+    if gain.outcome != "improved":
+        return gain.outcome in ("no_difference", "worse")
+    tail, degrees = (1 - CONFIDENCE) / 2, gain.n - 1
+    half = math.log(gain.high / gain.low) / 2
+    wider = half * float(t.ppf(1 - tail / looks, degrees) / t.ppf(1 - tail, degrees))
+    return abs(math.log(gain.ratio)) > wider
+
+
 def pooled_baseline(outcomes: Sequence[Outcome], baseline: Config, slos: SloSet) -> Pooled | None:
     """Its runs of the confirmation, where they decide; else all its runs."""
     runs = [o for o in outcomes if o.config == baseline]
@@ -96,8 +115,7 @@ def decide(
         "improved": 0, "undecided": 1, "keep_baseline": 2, "none_feasible": 3,
     }  # fmt: skip
     if decisions:
-        sign = -1 if objective.higher_is_better else 1
-        return min(decisions, key=lambda d: (order[d.answer], sign * _figure(d, objective)))
+        return min(decisions, key=lambda d: (order[d.answer], objective.rank(d.chosen.summary)))
     return _without_candidate(base, baseline)
 
 
@@ -155,13 +173,9 @@ def _without_candidate(base: Pooled, baseline: Config) -> Decision:
     )
 
 
-def _figure(decision: Decision, objective: Objective) -> float:
-    return objective.value(decision.chosen.summary) or 0.0
-
-
-def _distinct(configs: object) -> list[Config]:
+def _distinct(configs: Iterable[Config]) -> list[Config]:
     found: list[Config] = []
-    for config in configs:  # type: ignore[attr-defined]
+    for config in configs:
         if config not in found:
             found.append(config)
     return found

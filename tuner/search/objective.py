@@ -34,6 +34,13 @@ class Objective:
             return None
         return estimate.value
 
+    def rank(self, summary: dict[str, Estimate]) -> float:
+        """A sort key, best first; last of all where there is no figure."""
+        value = self.value(summary)
+        if value is None:
+            return math.inf
+        return -value if self.higher_is_better else value
+
     def better(self, a: float, b: float) -> bool:
         return a > b if self.higher_is_better else a < b
 

@@ -14,7 +14,7 @@ from storage.rows import Stage
 from tuner.errors import UserError
 from tuner.search.budget import BASELINES, Plan
 from tuner.search.candidates import closest, ranked, sweep_points
-from tuner.search.decide import Config, Decision, compare, decide, pooled_baseline
+from tuner.search.decide import Config, Decision, compare, decide, ends_rounds, pooled_baseline
 from tuner.search.ledger import Ledger
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
@@ -104,7 +104,7 @@ def _explore(search: Search) -> None:
             search,
             proposal.config,
             "sweep" if proposal.swept else "search",
-            search.seed + BASELINES + len(_explored(search)),
+            search.seed + BASELINES + 1 + len(_explored(search)),  # beyond every baseline's
             proposal.number,
         )
         search.proposer.tell(proposal, outcome)
@@ -157,12 +157,11 @@ def _finalists(search: Search, count: int) -> list[Config]:
 
 
 def _best_first(search: Search, configs: Sequence[Config]) -> list[Config]:
-    def mean(config: Config) -> float:
+    def rank(config: Config) -> float:
         found = pool(_confirmed(search, config), search.lab.slos)
-        value = search.objective.value(found.summary) if found is not None else None
-        return value if value is not None else 0.0
+        return search.objective.rank(found.summary if found is not None else {})
 
-    return sorted(configs, key=mean, reverse=search.objective.higher_is_better)
+    return sorted(configs, key=rank)
 
 
 def _refuted(search: Search, config: Config) -> bool:
@@ -184,7 +183,7 @@ def _settled(search: Search, finalists: Sequence[Config]) -> bool:
     gain = compare(confirmed, search.baseline, best, search.objective)
     if gain is None or gain.n < 2:
         return False
-    return _baseline_fails(search) or gain.outcome in ("improved", "no_difference", "worse")
+    return _baseline_fails(search) or ends_rounds(gain, MAX_ROUNDS)
 
 
 def _baseline_fails(search: Search) -> bool:

@@ -17,8 +17,9 @@ from scipy.stats import t
 
 from tuner.measure import Measurement, summarize
 from tuner.records import RequestRecord
-from tuner.slo import Clause, ClauseVerdict, SloSet, Verdict, VerdictState, judge
-from tuner.slo.judge import MARGIN_LIMIT
+from tuner.search.server_figures import together
+from tuner.slo import ClauseVerdict, SloSet, Verdict, VerdictState, judge
+from tuner.slo.judge import by_interval
 from tuner.stats import Estimate
 from tuner.trial import Outcome
 
@@ -51,7 +52,7 @@ def pool(outcomes: Sequence[Outcome], slos: SloSet) -> Pooled | None:
             summary[key] = _mean_of_runs([m.summary[key] for m in made])
     verdict = judge(slos, joined)
     clauses = tuple(
-        _judge_rate(v.clause, summary[v.clause.key]) if v.clause.metric in RATES else v
+        by_interval(v.clause, summary[v.clause.key]) if v.clause.metric in RATES else v
         for v in verdict.clauses
     )
     return Pooled(len(made), summary, Verdict(_state(clauses, verdict), clauses, verdict.reason))
@@ -72,7 +73,7 @@ def _joined(made: Sequence[Measurement], slos: SloSet) -> Measurement:
         lag_p99_s=max(one.lag_p99_s for one in made),
         summary={},
         counts={},
-        server=made[0].server if len(made) == 1 else None,
+        server=together([one.server for one in made]),
     )
     return summarize(whole, slos)
 
@@ -98,20 +99,6 @@ def _mean_of_runs(estimates: Sequence[Estimate]) -> Estimate:
     total = sum(estimate.n for estimate in estimates)
     method = f"mean of {n} runs, Student interval"
     return Estimate(mean, max(0.0, mean - half), mean + half, total, first.unit, method)
-
-
-def _judge_rate(clause: Clause, estimate: Estimate) -> ClauseVerdict:
-    ends = (clause.holds(estimate.low), clause.holds(estimate.high))
-    state: VerdictState = "pass" if all(ends) else "inconclusive" if any(ends) else "fail"
-    reason = "the interval reaches over the bound" if state == "inconclusive" else ""
-    return ClauseVerdict(clause, state, estimate, _margin(clause, estimate.value), reason)
-
-
-def _margin(clause: Clause, value: float) -> float:
-    if value <= 0 or clause.bound <= 0:
-        return -MARGIN_LIMIT if clause.holds(value) else MARGIN_LIMIT
-    signed = math.log(value / clause.bound) * (1 if clause.upper else -1)
-    return max(-MARGIN_LIMIT, min(MARGIN_LIMIT, signed))
 
 
 def _state(clauses: Sequence[ClauseVerdict], verdict: Verdict) -> VerdictState:

@@ -105,7 +105,7 @@ class Proposer:
                 distributions=self._distributions,
                 value=self._value(outcome),
                 user_attrs=self._attributes(outcome),
-                system_attrs={"constraints": tuple(outcome.margins(self._slos))},
+                system_attrs={"constraints": tuple(self._margins(outcome))},
             )
         )
 
@@ -179,10 +179,17 @@ class Proposer:
     def _attributes(self, outcome: Outcome) -> dict[str, Any]:
         return {
             "config": dict(outcome.config),
-            "margins": outcome.margins(self._slos),
+            "margins": self._margins(outcome),
             "stage": outcome.stage,
             "failure": outcome.failure_reason[:500],
         }
+
+    def _margins(self, outcome: Outcome) -> list[float]:
+        """A run without a finite objective violates the last constraint, as a crash does."""
+        margins = outcome.margins(self._slos)
+        if result_value(outcome, self._objective) is None:
+            margins[-1] = 1.0
+        return margins
 
     def _value(self, outcome: Outcome) -> float:
         value = result_value(outcome, self._objective)

@@ -107,12 +107,12 @@ def _judge_clause(
         return _judge_queue(clause, made)
     if clause.metric == "accuracy":
         estimate = accuracy or Estimate.missing("share", "accuracy was not measured: --quality")
-        return _by_interval(clause, estimate)
+        return by_interval(clause, estimate)
     price = made.price_per_hour if price_per_hour is None else price_per_hour
     estimate = figures.figure(made.records, made.window_s, clause.key, slos, price_per_hour=price)
     if clause.quantile is not None and estimate.measured:
         return _by_exceedance(clause, clause.quantile, made, estimate)
-    return _by_interval(clause, estimate)
+    return by_interval(clause, estimate)
 
 
 def _by_exceedance(
@@ -176,7 +176,7 @@ def _needs(clause: Clause, n: int, m: int, missing: int, q: float) -> str:
     return f"{seen}: needs about {more} {what}"
 
 
-def _by_interval(clause: Clause, estimate: Estimate) -> ClauseVerdict:
+def by_interval(clause: Clause, estimate: Estimate) -> ClauseVerdict:
     """Whole interval on one side of the bound, or open. Observed extremes are what they are."""
     if not estimate.measured:
         return ClauseVerdict(
@@ -205,16 +205,16 @@ def _judge_queue(clause: Clause, made: Measurement) -> ClauseVerdict:
     """From the server's own histogram, which knows a wait only up to its bucket."""
     server = made.server
     if server is None or server.queue_mean_s is None:
-        return _by_interval(clause, Estimate.missing("s", "the server exports no queue time"))
+        return by_interval(clause, Estimate.missing("s", "the server exports no queue time"))
     if clause.quantile is None:
         if clause.stat != "mean":
-            return _by_interval(clause, Estimate.missing("s", f"no {clause.stat} in a histogram"))
+            return by_interval(clause, Estimate.missing("s", f"no {clause.stat} in a histogram"))
         mean, n = server.queue_mean_s, server.queue_count
-        return _by_interval(clause, Estimate(mean, mean, mean, n, "s", "server's sum and count"))
+        return by_interval(clause, Estimate(mean, mean, mean, n, "s", "server's sum and count"))
     low, high, n = server.queue_quantile_s(clause.quantile)
     estimate = Estimate(high, low, high, n, "s", "server's histogram, whole bucket")
     if n == 0:
-        return _by_interval(clause, Estimate.missing("s", "no request finished queueing"))
+        return by_interval(clause, Estimate.missing("s", "no request finished queueing"))
     within, maybe = server.queue_counts(clause.bound)
     missing = (n - maybe, n - within) if clause.upper else (within, maybe)
     return _tested(clause, clause.quantile, estimate, missing, n, n)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
+from typing import Literal
 
+import numpy as np
 import pytest
 
 from storage.rows import Stage
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, rate, search_on, ttft_s
 from tuner.search.budget import parse_budget
-from tuner.search.decide import Config, Decision, decide
+from tuner.search.decide import Config, Decision, decide, ends_rounds
 from tuner.search.objective import Objective
 from tuner.search.pool import pool
 from tuner.search.proposals import result_value
+from tuner.search.server_figures import restored
+from tuner.server_side import ServerSide
 from tuner.slo import parse_slos
+from tuner.stats import Comparison, Estimate, compare_rates
 from tuner.trial import Outcome, run_trial
 
 SLOS = parse_slos(["ttft_p95<500ms"])
@@ -130,6 +137,87 @@ def test_failed_runs_are_no_result() -> None:
     assert pool([failed], SLOS) is None
     assert result_value(failed, Objective()) is None
     assert failed.margins(SLOS)[-1] > 0
+
+
+def queued(outcomes: list[Outcome], waits: list[tuple[int, int]]) -> None:
+    """Each run's server counted (waits within 100 ms, all waits)."""
+    for outcome, (short, every) in zip(outcomes, waits, strict=True):
+        assert outcome.measurement is not None
+        outcome.measurement.server = ServerSide(
+            1000.0, 800.0, 1.0, 0.5, float(every), 0.2,
+            ((0.1, float(short)), (0.5, float(every)), (math.inf, float(every))),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("waits", "state"), [([(100, 100), (98, 100)], "pass"), ([(100, 100), (40, 100)], "fail")]
+)
+def test_a_queue_clause_is_judged_over_all_runs(waits: list[tuple[int, int]], state: str) -> None:
+    outcomes = runs(SMALL, range(2), "confirm")
+    queued(outcomes, waits)
+    whole = pool(outcomes, parse_slos(["queue_p95<=100ms"]))
+    assert whole is not None
+    assert whole.verdict.state == state
+    assert whole.verdict.clauses[0].estimate.n == 200
+
+
+def test_a_run_without_the_servers_figures_leaves_the_queue_unknown() -> None:
+    outcomes = runs(SMALL, range(2), "confirm")
+    queued(outcomes[:1], [(100, 100)])
+    whole = pool(outcomes, parse_slos(["queue_p95<=100ms"]))
+    assert whole is not None
+    assert "no queue time" in whole.verdict.clauses[0].reason
+
+
+def test_the_servers_figures_come_back_from_storage_as_they_were() -> None:
+    outcomes = runs(SMALL, range(1), "confirm")
+    queued(outcomes, [(90, 100)])
+    assert outcomes[0].measurement is not None
+    side = outcomes[0].measurement.server
+    assert side is not None
+    assert restored(json.loads(json.dumps(side.as_dict()))) == side
+    assert restored(None) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ratio", "high", "ends"),
+    [
+        ("improved", 1.05, 1.10, False),  # 2 pairs excluded 1 by a hair: chance often does
+        ("improved", 1.50, 1.51, True),
+        ("worse", 0.90, 0.95, True),
+        ("no_difference", 1.0, 1.01, True),
+        ("inconclusive", 1.0, 1.5, False),
+    ],
+)
+def test_a_lucky_look_does_not_end_the_rounds(
+    outcome: Literal["improved", "worse", "no_difference", "inconclusive"],
+    ratio: float, high: float, ends: bool,
+) -> None:  # fmt: skip
+    gain = Comparison(ratio, ratio * ratio / high, high, 3, outcome, "")
+    assert ends_rounds(gain, 8) is ends
+
+
+def test_rounds_that_end_early_find_few_gains_in_noise() -> None:
+    """Up to eight looks at runs without any difference: 2.5 % false gains are nominal."""
+    rng = np.random.default_rng(7)
+    claimed = 0
+    for _ in range(300):
+        a, b = (list(np.exp(rng.normal(0, 0.03, 8))) for _ in range(2))
+        gain = compare_rates(a[:2], b[:2])
+        for n in range(3, 9):
+            if ends_rounds(gain, 8):
+                break
+            gain = compare_rates(a[:n], b[:n])
+        claimed += gain.outcome == "improved"
+    assert claimed <= 15  # stopping at the first interval above 1 claims about 25
+
+
+def test_no_figure_ranks_last_whichever_way_is_better() -> None:
+    some = {"ttft_p99": Estimate(0.4, 0.3, 0.5, 9, "s", "")}
+    none = {"ttft_p99": Estimate(math.inf, 0.3, math.inf, 9, "s", "")}
+    for direction in ("minimize", "maximize"):
+        objective = Objective("ttft_p99", direction)
+        assert objective.rank(some) < objective.rank(none) == objective.rank({})
 
 
 def test_a_rate_clause_is_judged_between_runs() -> None:

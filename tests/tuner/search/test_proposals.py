@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import optuna
@@ -14,6 +15,7 @@ from tuner.search.objective import Objective, parse_objective
 from tuner.search.proposals import Proposer, history_name, sampler
 from tuner.search.space import joint_space
 from tuner.slo import parse_slos
+from tuner.stats import Estimate
 from tuner.trial import Outcome, run_trial
 
 SLOS = parse_slos(["ttft_p95<500ms"])
@@ -37,6 +39,19 @@ def test_a_crash_is_a_finished_trial_with_its_own_constraint() -> None:
     assert told.user_attrs["margins"][-1] > 0
     assert told.value == proposer._study.trials[0].value  # the worst seen, never 0
     assert proposer._study.trials[0].user_attrs["margins"][-1] < 0
+
+
+def test_a_run_without_a_finite_objective_is_no_feasible_zero() -> None:
+    """Too many requests failed for a percentile: told as infeasible, or 0 s would be the best."""
+    proposer = Proposer(SPACE, Objective("ttft_p99", "minimize"), SLOS, sampler_name="tpe")
+    made = outcome(Surface(FakeTarget()), DEFAULTS | {"chunk_size": 256})
+    assert made.measurement is not None
+    assert made.meets_by_estimate
+    made.measurement.summary["ttft_p99"] = Estimate(math.inf, 0.2, math.inf, 99, "s", "")
+    proposer.learn(made)
+    told = proposer._study.trials[-1]
+    assert told.system_attrs["constraints"][-1] > 0
+    assert told.user_attrs["margins"][-1] > 0
 
 
 def test_auto_takes_the_gaussian_process_where_torch_is() -> None:
