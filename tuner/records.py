@@ -29,6 +29,8 @@ class RequestRecord:
     wanted_*: what the workload asked for; *_tokens: what the server counted (0 where it does not
     say; output tokens are then the chunks, and counted_by_server is False).
     state "censored": still running when the measurement was cut off, at end_s.
+    sent_s: when sending began; connect_s of it went into opening a connection (0: one was open).
+    retries: sent anew because a kept connection turned out to be closed.
     """
 
     index: int
@@ -51,6 +53,8 @@ class RequestRecord:
     finish_reason: str = ""
     error: str = ""
     state: RequestState = "censored"
+    connect_s: float = 0.0
+    retries: int = 0
 
     def __post_init__(self) -> None:
         if self.session == NO_SESSION:
@@ -59,6 +63,11 @@ class RequestRecord:
     @property
     def ok(self) -> bool:
         return self.state == "ok"
+
+    @property
+    def lag_s(self) -> float:
+        """How late the generator itself was; NaN where it was never sent."""
+        return self.sent_s - self.scheduled_s
 
     @property
     def ttft_s(self) -> float:

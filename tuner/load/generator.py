@@ -1,7 +1,8 @@
-"""The load generator: open loop at scheduled times, or closed loop with a number of clients.
+"""The load generator of one process: open loop at scheduled times, or closed loop with clients.
 
 Open-loop sends never wait for answers. In a closed loop a request is scheduled when its client
-comes free. The generator's own lag (sent − scheduled) is in every record.
+comes free, which is when its last answer ended. A session's later turns wait for the answers
+before. Invariant: the generator's own lag (sent − scheduled) is in every record.
 """
 
 from __future__ import annotations
@@ -9,71 +10,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
+import itertools
 import resource
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
-import aiohttp
-import numpy as np
-import orjson
-
-from tuner.endpoint import Endpoint
-from tuner.errors import UserError
-from tuner.load.stream import StreamReader, one_line
+from tuner.load.alarm import Alarm
+from tuner.load.answer import BodyStaysOpenError, StreamedAnswer, TimeLimits
+from tuner.load.bodies import Request, Requests
+from tuner.load.http import HttpClient, HttpError
+from tuner.load.plan import LoadBrokenError, LoadPlan, LoadResult, Tick
+from tuner.load.schedule import Schedule, Shard, session_numbers
+from tuner.load.stalls import Heartbeat
 from tuner.records import RequestRecord
-from tuner.workload import Workload
 from tuner.workload.content import Content
 
 TICK_S = 0.5
 DRAIN_S = (5.0, 30.0)
-CONNECT_TIMEOUT_S = 10.0
-OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
+WATCH_S = 0.05
+"""Time limits and the number of clients are looked at so often."""
+
+RESERVE_PER_CLIENT = 16
+LIMITS = {
+    errno.EMFILE: ("too many open files", "ulimit -n"),
+    errno.ENFILE: ("too many open files", "ulimit -n"),
+    errno.EADDRNOTAVAIL: ("no local port is free", "net.ipv4.ip_local_port_range"),
+}
 FAILURE_PAUSE_S = 0.1
 """A closed-loop client rests after a refusal, so that a server that refuses is not flooded."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadPlan:
-    """send_s: new requests are sent for this long; drain_s: how long the last may then take, None
-    for half as long again as the slowest so far (within DRAIN_S).
-
-    content_salt None makes the prompts' content fresh; bytes make it repeatable.
-    """
-
-    endpoint: Endpoint
-    workload: Workload
-    seed: int
-    send_s: float
-    drain_s: float | None = None
-    request_timeout_s: float = 600.0
-    content_salt: bytes | None = None
-    max_requests: int | None = None
-
-
-@dataclass(slots=True)
-class LoadResult:
-    """Records in the order of their schedule, on a clock that starts at began_s (monotonic)."""
-
-    began_s: float
-    began_unix_s: float
-    records: list[RequestRecord] = field(default_factory=list)
-    stopped_early: bool = False
-    ended_s: float = 0.0
-
-    def now_s(self) -> float:
-        return time.monotonic() - self.began_s
-
-
-Tick = Callable[[LoadResult], bool]
-"""Called about twice a second with the records so far; True ends the sending."""
-
-
-def generate(plan: LoadPlan, on_tick: Tick | None = None) -> LoadResult:
-    """Run the plan to its end; Ctrl-C closes every connection and is raised on. UserError where
-    this process may not open as many connections as the load takes."""
-    _allow_connections()
-    return asyncio.run(_Generator(plan, on_tick).run())
 
 
 def _allow_connections() -> None:
@@ -83,45 +49,113 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-class _Generator:
-    def __init__(self, plan: LoadPlan, on_tick: Tick | None) -> None:
-        self.plan = plan
-        self.on_tick = on_tick
-        self.content = Content(plan.workload, plan.endpoint, plan.seed, plan.content_salt)
-        self.result = LoadResult(time.monotonic(), time.time())
-        self._headers = plan.endpoint.headers()
-        self._open: set[asyncio.Task[None]] = set()
-        self._stop = asyncio.Event()
-        self._broken = False
+@contextlib.contextmanager
+def _no_long_collections() -> Iterator[None]:
+    """Only young garbage is collected: going through all records would stall the loop."""
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
-    async def run(self) -> LoadResult:
-        plan = self.plan
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60)
-        timeout = aiohttp.ClientTimeout(
-            total=plan.request_timeout_s, sock_connect=CONNECT_TIMEOUT_S
-        )
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            self.session = session
-            sender = asyncio.create_task(self._send_all())
-            ticker = asyncio.create_task(self._tick())
+
+class Generator:
+    """Runs a plan's shard once. result is filled as it goes and whole when run() has ended, also
+    where that raises. began_s: the common start on the monotonic clock, None for now."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        on_tick: Tick | None = None,
+        *,
+        shard: Shard = Shard(),  # noqa: B008 – it is frozen
+        tick_s: float = TICK_S,
+    ) -> None:
+        self.plan, self.shard = plan, shard
+        self.on_tick, self._tick_s = on_tick, tick_s
+        self.result = LoadResult(time.monotonic(), time.time())
+        self.content = Content(plan.workload, plan.endpoint, plan.seed, plan.content_salt)
+        self.schedule = None if plan.workload.arrivals.closed else Schedule(plan, shard)
+        ahead = self.schedule.sessions_ahead() if self.schedule else session_numbers(plan, shard)
+        self.requests = Requests(self.content, plan.endpoint, ahead, plan.extra_body)
+        self._limits = TimeLimits(plan.request_timeout_s, plan.token_timeout_s)
+        self._sessions = session_numbers(plan, shard)  # a closed loop's, as clients take them
+        self._clients: set[int] = set()
+        self._index = itertools.count()
+        self._more = True  # whether there are sessions left to take
+        self._open: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._fault: BaseException | None = None
+
+    def prepare(self) -> None:
+        """Build what is sent first."""
+        most = None
+        if self.schedule is None and self.plan.most_sessions is None:
+            most = RESERVE_PER_CLIENT * max(4, self._clients_wanted(0.0))
+        self.requests.prebuild(most)
+
+    async def run(self, began_s: float | None = None) -> LoadResult:
+        _allow_connections()
+        self.client = HttpClient(self.plan.endpoint.base_url, self.plan.connect_timeout_s)
+        self._alarm = Alarm()
+        self._stopped = asyncio.Event()
+        await self.client.resolve()
+        if began_s is None:
+            self.result.began_s, self.result.began_unix_s = time.monotonic(), time.time()
+        else:
+            self.result.began_unix_s = time.time() + began_s - time.monotonic()
+            self.result.began_s = began_s
+            await self._alarm.until(began_s)
+        with _no_long_collections():
+            heartbeat = Heartbeat(self.result.began_s)
+            helpers = [asyncio.create_task(self._tick()), asyncio.create_task(self._watch())]
             try:
-                await sender
-                if self._open and not self._broken:
+                if self.schedule is None:
+                    self._place_clients()
+                else:
+                    await self._send_open(self.schedule)
+                await self._until_sent()
+                if self._open and self._fault is None:
                     await asyncio.wait(self._open, timeout=self._drain_s())
             finally:
-                tasks = [ticker, sender, *self._open]
-                for task in tasks:
-                    task.cancel()
-                ends = await asyncio.gather(*tasks, return_exceptions=True)
-                self.result.ended_s = self.result.now_s()
-                for record in self.result.records:
-                    if record.state == "censored":
-                        record.end_s = self.result.ended_s
-        for end in ends:  # requests record their failures: what is left is a fault of ours
-            if isinstance(end, Exception):
-                raise end
-        self.result.records.sort(key=lambda record: record.index)
+                await self._close(helpers)
+                self.result.stalls = heartbeat.stop()
+        if self._fault is not None:
+            raise self._fault
         return self.result
+
+    def stop(self) -> None:
+        """Send no more; what is under way may still end."""
+        self._stopping = True
+        self._stopped.set()
+        self._alarm.ring_all()
+
+    def cut(self) -> None:
+        """End at once: what is under way is censored."""
+        self._break_off(asyncio.CancelledError())
+
+    def _break_off(self, fault: BaseException) -> None:
+        """End at once; the first fault is raised when every connection is closed."""
+        self._fault = self._fault or fault
+        self.stop()
+
+    async def _close(self, helpers: list[asyncio.Task[None]]) -> None:
+        tasks = [*helpers, *self._open]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.client.close()
+        self._alarm.close()
+        result = self.result
+        result.ended_s = result.now_s()
+        result.sent_all = not self._more
+        for record in result.records:
+            if record.end_s != record.end_s:
+                record.end_s = result.ended_s
+        result.records.sort(key=lambda record: record.index)
 
     def _drain_s(self) -> float:
         if self.plan.drain_s is not None:
@@ -129,125 +163,143 @@ class _Generator:
         took = [r.end_s - r.sent_s for r in self.result.records if r.ok]
         return min(DRAIN_S[1], max(DRAIN_S[0], 1.5 * max(took, default=0.0)))
 
-    async def _send_all(self) -> None:
-        if self.plan.workload.arrivals.closed:
-            await self._send_closed()
-        else:
-            await self._send_open()
+    # When sessions start.
 
-    async def _send_open(self) -> None:
+    async def _send_open(self, schedule: Schedule) -> None:
         """At their times; a late generator sends at once and its lag shows."""
-        rng = np.random.default_rng((self.plan.seed, 2**31))
-        times = self.plan.workload.arrivals.times(rng, self.plan.send_s)
-        for session, scheduled_s in enumerate(times):
-            if self._enough(session):
+        for session, scheduled_s in schedule:
+            await self._build_until(scheduled_s)
+            await self._alarm.until(self.result.began_s + scheduled_s)
+            if self._stopping:
                 return
-            if scheduled_s >= self.plan.send_s:
+            self._spawn(self._session(session, scheduled_s))
+        self._more = not schedule.complete
+
+    async def _build_until(self, scheduled_s: float) -> None:
+        """Use the time until the next send, as far as building one is sure to end before it."""
+        while not self._stopping:
+            left_s = scheduled_s - self.result.now_s()
+            if left_s < 2 * self.requests.slowest_s + 1e-3 or not self.requests.refill():
+                return
+            await asyncio.sleep(0)
+
+    def _place_clients(self) -> None:
+        """Closed loop: start the clients that are wanted by now and not there."""
+        for number in range(self._clients_wanted(self.result.now_s())):
+            if number not in self._clients and self._more:
+                self._clients.add(number)
+                self._spawn(self._client(number))
+
+    def _clients_wanted(self, now_s: float) -> int:
+        arrivals = self.plan.workload.arrivals
+        return self.shard.share(arrivals.clients_at(max(0.0, now_s), self.plan.send_s))
+
+    async def _client(self, number: int) -> None:
+        """Session after session until there are no more, or fewer clients are wanted."""
+        free_s = self.result.now_s()
+        while self._sending() and number < self._clients_wanted(self.result.now_s()):
+            session = next(self._sessions, None)
+            if session is None:
+                self._more = False
                 break
-            delay_s = scheduled_s - self.result.now_s()
-            if delay_s > 0:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), delay_s)
-            if self._stop.is_set():
-                return
-            self._start(RequestRecord(session, scheduled_s, session=session))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(
-                self._stop.wait(), max(0.0, self.plan.send_s - self.result.now_s())
-            )
-
-    async def _send_closed(self) -> None:
-        """Clients that each send when their last answer has ended."""
-        self._next_index = 0
-        clients = [
-            asyncio.create_task(self._client())
-            for _ in range(self.plan.workload.arrivals.clients_at(0.0, self.plan.send_s))
-        ]
-        self._open.update(clients)
-        stopping = asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait(
-                (stopping, asyncio.gather(*clients, return_exceptions=True)),
-                timeout=self.plan.send_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        finally:
-            stopping.cancel()
-
-    async def _client(self) -> None:
-        while self.result.now_s() < self.plan.send_s and not self._stop.is_set():
-            index = self._next_index
-            if self._enough(index):
-                return
-            self._next_index += 1
-            record = RequestRecord(index, self.result.now_s(), session=index)
-            self.result.records.append(record)
-            await self._request(record)
-            if record.state == "failed":
+            last = await self._session(session, free_s)
+            free_s = last.end_s
+            if last.state == "failed":
                 await asyncio.sleep(FAILURE_PAUSE_S)
+                free_s = self.result.now_s()
+        self._clients.discard(number)
 
-    def _enough(self, session: int) -> bool:
-        limits = (self.plan.max_requests, self.plan.workload.requests)
-        return any(limit is not None and session >= limit for limit in limits)
+    def _sending(self) -> bool:
+        return not self._stopping and self.result.now_s() < self.plan.send_s
 
-    def _start(self, record: RequestRecord) -> None:
-        self.result.records.append(record)
-        task = asyncio.create_task(self._request(record))
+    async def _until_sent(self) -> None:
+        """Until the time is up, or sending is stopped, or all there is was sent and answered."""
+        while self._sending() and (self._more or self._open):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), WATCH_S)
+
+    # One session, one request.
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(self._guarded(work))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _request(self, record: RequestRecord) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, object]) -> None:
+        """Requests record their failures: what is raised is a fault of ours."""
         try:
-            await self._exchange(record)
-        except Exception:
-            self._break_off()
-            raise
+            await work
+        except Exception as fault:
+            self._break_off(fault)
 
-    def _break_off(self) -> None:
-        """A fault of ours: end at once, it is raised when every connection is closed."""
-        self._broken = True
-        self._stop.set()
+    async def _session(self, session: int, scheduled_s: float) -> RequestRecord:
+        """Its turns one after the other; gives the last. A failed turn ends the session."""
+        content = self.content
+        answers: list[str] = []
+        answer = await self._request(self.requests.take(session), session, 0, scheduled_s)
+        for turn in range(1, content.turns(session)):
+            if not answer.record.ok:
+                break
+            answers.append(answer.reader.text)
+            scheduled_s = answer.record.end_s + content.think_s(session, turn)
+            request = self.requests.build(session, turn, answers)
+            if scheduled_s < self.plan.send_s:
+                await self._alarm.until(self.result.began_s + scheduled_s)
+            if not self._sending():
+                break
+            answer = await self._request(request, session, turn, scheduled_s)
+        return answer.record
 
-    async def _exchange(self, record: RequestRecord) -> None:
-        prompt_tokens, output_tokens, _ = self.content.lengths(record.session, record.turn)
-        record.wanted_prompt_tokens, record.wanted_output_tokens = prompt_tokens, output_tokens
-        body = orjson.dumps(self.content.body(record.session, record.turn))
-        record.sent_s = self.result.now_s()
+    async def _request(
+        self, request: Request, session: int, turn: int, scheduled_s: float
+    ) -> StreamedAnswer:
+        result = self.result
+        record = RequestRecord(next(self._index), scheduled_s, session=session, turn=turn)
+        record.wanted_prompt_tokens = request.prompt_tokens
+        record.wanted_output_tokens = request.output_tokens
+        result.records.append(record)
+        answer = StreamedAnswer(
+            record, result.began_s, self._limits, keep_text=self.content.keeps_answers
+        )
+        if self.schedule is None:
+            asyncio.get_running_loop().call_soon(self.requests.refill)  # after the send below
+        record.sent_s = result.now_s()
         try:
-            async with self.session.post(
-                self.plan.endpoint.generate_url, data=body, headers=self._headers
-            ) as response:
-                record.http_status = response.status
-                if response.status != 200:
-                    text = (await response.read()).decode(errors="replace")
-                    self._failed(record, f"HTTP {response.status}: {one_line(text)}")
-                    return
-                await StreamReader(record, self.result.began_s).read(response.content.iter_any())
-        except aiohttp.ConnectionTimeoutError:
-            self._failed(record, f"no connection within {CONNECT_TIMEOUT_S:g} s")
-        except TimeoutError:
-            self._failed(record, f"no complete answer within {self.plan.request_timeout_s:g} s")
-        except (aiohttp.ClientError, OSError) as error:
-            if getattr(error, "errno", None) in OUT_OF_FILES:
-                raise UserError(
-                    "the load generator may open no more connections (too many open files): lower "
-                    "concurrency= or rate=, or raise the limit with ulimit -n"
-                ) from error
-            self._failed(record, one_line(f"{type(error).__name__}: {error}"))
+            await self.client.post(request.data, answer)
+        except BodyStaysOpenError:
+            answer.end(result.began_s + answer.heard_s)
+        except HttpError as error:
+            answer.fail(str(error), time.monotonic())
+        except OSError as error:
+            if error.errno in LIMITS:
+                what, limit = LIMITS[error.errno]
+                raise LoadBrokenError(
+                    f"the load generator may open no more connections ({what}): lower "
+                    f"concurrency= or rate=, or raise the limit with {limit}", result,
+                ) from error  # fmt: skip
+            answer.fail(f"{type(error).__name__}: {error}", time.monotonic())
+        finally:
+            record.connect_s, record.retries = answer.connect_s, answer.retries
+        return answer
 
-    def _failed(self, record: RequestRecord, error: str) -> None:
-        record.state, record.error = "failed", error
-        record.end_s = self.result.now_s()
+    # What runs beside.
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            self.client.check_times()
+            if self.schedule is None and self._sending():
+                self._place_clients()
 
     async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
+        while self.on_tick is not None:
+            await asyncio.sleep(self._tick_s)
             try:
-                done = self.on_tick is not None and self.on_tick(self.result)
-            except Exception:
-                self._break_off()
-                raise
+                done = self.on_tick(self.result)
+            except BaseException as fault:  # Ctrl-C too: connections are closed, then it is raised
+                self._break_off(fault)
+                return
             if done:
                 self.result.stopped_early = True
-                self._stop.set()
+                self.stop()
                 return

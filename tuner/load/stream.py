@@ -6,100 +6,167 @@ chunks do not. Token counts come from the server's usage and are spread over the
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
+import math
 from typing import Any
 
 import orjson
 
+from tuner.load.shape import Shape, learn
+from tuner.load.sse import MAX_EVENT_BYTES, EventCutter, EventTooLargeError, payloads
 from tuner.records import RequestRecord
 
 MAX_ERROR_CHARS = 300
 BROKEN_OFF = ("abort", "error")
+CHUNKS_PER_SHAPE = 8
+"""A shape is learned at most once in so many chunks: where each event differs it would not pay."""
 
 
 class StreamReader:
-    """Feeds SSE bytes into a record; began_s is the measurement's start on the monotonic clock."""
+    """Feeds SSE bytes into a record. Times are seconds since the measurement began.
 
-    def __init__(self, record: RequestRecord, began_s: float) -> None:
+    keep_text: collect the answer's text (without reasoning). fast False parses every event in full.
+    """
+
+    __slots__ = (
+        "_completion_tokens", "_cutter", "_done", "_learn_at", "_prompt_tokens", "_shape", "_texts",
+        "record",
+    )  # fmt: skip
+
+    def __init__(
+        self, record: RequestRecord, *, keep_text: bool = False, fast: bool = True
+    ) -> None:
         self.record = record
-        self._began_s = began_s
-        self._buffer = b""
+        self._cutter = EventCutter()
         self._done = False
         self._prompt_tokens = self._completion_tokens = 0
+        self._texts: list[str] | None = [] if keep_text else None
+        self._shape: Shape | None = None
+        self._learn_at: float = 1 if fast else math.inf  # chunks
 
-    async def read(self, chunks: AsyncIterator[bytes]) -> None:
-        """Until the end of the body, then judge the whole."""
+    @property
+    def done(self) -> bool:
+        """Whether the server has said [DONE]."""
+        return self._done
+
+    @property
+    def text(self) -> str:
+        """The answer so far; empty unless it is kept."""
+        return "".join(self._texts or ())
+
+    def feed(self, data: bytes, at_s: float) -> None:
+        """Bytes of the body that arrived at at_s."""
         record = self.record
-        async for data in chunks:
-            now_s = time.monotonic() - self._began_s
-            if record.first_byte_s != record.first_byte_s:
-                record.first_byte_s = now_s
-            self._feed(data, now_s)
-        record.end_s = time.monotonic() - self._began_s
-        self._feed(b"\n\n", record.end_s)  # a last event without its blank line still counts
+        if record.first_byte_s != record.first_byte_s:
+            record.first_byte_s = at_s
+        try:
+            events = self._cutter.feed(data)
+        except EventTooLargeError:
+            self._cutter = EventCutter()
+            return self.fail(f"the stream holds an event of more than {MAX_EVENT_BYTES >> 20} MiB")
+        for event in events:
+            shape = self._shape
+            text = shape.text_of(event) if shape is not None else None
+            if shape is None or text is None:
+                self._event(event, at_s)
+            else:
+                self._token(at_s, shape.answer)
+                if self._texts is not None and shape.answer:
+                    self._texts.append(text.decode())
+        return None
+
+    def end(self, at_s: float) -> None:
+        """The body has ended whole: judge it."""
+        self.record.end_s = at_s
+        for event in self._cutter.end():
+            self._event(event, at_s)
         self._conclude()
 
-    def _feed(self, data: bytes, now_s: float) -> None:
-        # Joined before it is replaced: a line end may be cut in two by the transport.
-        self._buffer = (self._buffer + data).replace(b"\r\n", b"\n")
-        *events, self._buffer = self._buffer.split(b"\n\n")
-        for event in events:
-            for line in event.split(b"\n"):
-                if line.startswith(b"data:"):
-                    self._event(line[5:].strip(), now_s)
+    def fail(self, error: str) -> None:
+        """The first failure is the one that is told."""
+        self.record.state = "failed"
+        self.record.error = self.record.error or error
 
-    def _event(self, payload: bytes, now_s: float) -> None:
+    def _token(self, at_s: float, answer: bool) -> None:
+        record = self.record
+        if not record.chunk_times_s:
+            record.first_token_s = at_s
+        if answer and record.first_answer_token_s != record.first_answer_token_s:
+            record.first_answer_token_s = at_s
+        record.chunk_times_s.append(at_s)
+        record.chunk_tokens.append(1)
+
+    def _event(self, event: bytes, at_s: float) -> None:
+        """In full. Data of several lines is one document or, where that is none, one a line."""
+        lines, kind = payloads(event)
+        whole = b"\n".join(lines)
+        if len(lines) > 1 and not _is_json(whole):
+            for line in lines:
+                self._payload(line, at_s)
+        elif lines:
+            self._payload(whole, at_s, event)
+        if kind == "error":
+            self.fail(f"error in the stream: {one_line(whole.decode(errors='replace'))}")
+
+    def _payload(self, payload: bytes, at_s: float, event: bytes = b"") -> None:
         if payload == b"[DONE]":
             self._done = True
             return
         try:
             message = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            self._fail(f"the stream holds something else than JSON: {payload[:80]!r}")
+            self.fail(f"the stream holds something else than JSON: {payload[:80]!r}")
             return
         try:
-            self._message(message, now_s)
+            path = self._message(message, at_s)
         except (AttributeError, TypeError, ValueError):
-            self._fail(f"the stream holds an event of unknown shape: {payload[:80]!r}")
+            self.fail(f"the stream holds an event of unknown shape: {payload[:80]!r}")
+            return
+        if path and event and len(self.record.chunk_times_s) >= self._learn_at:
+            self._learn_at = len(self.record.chunk_times_s) + CHUNKS_PER_SHAPE
+            self._shape = learn(event, message, path) or self._shape
 
-    def _message(self, message: dict[str, Any], now_s: float) -> None:
+    def _message(self, message: dict[str, Any], at_s: float) -> tuple[str, ...]:
+        """The path of the text in the first choice where that is all the message holds."""
         if message.get("error") or message.get("object") == "error":
             error = message.get("error") or message.get("message")
             error = (error.get("message") or error) if isinstance(error, dict) else error
-            self._fail(f"error in the stream: {one_line(str(error))}")
-            return
+            self.fail(f"error in the stream: {one_line(str(error))}")
+            return ()
         if usage := message.get("usage"):
             self._prompt_tokens = int(usage.get("prompt_tokens") or 0)
             self._completion_tokens = int(usage.get("completion_tokens") or 0)
-        for choice in message.get("choices") or ():
-            self._choice(choice, now_s)
+        path: tuple[str, ...] = ()
+        choices = message.get("choices") or ()
+        for choice in choices:
+            path = self._choice(choice, at_s)
+        return path if len(choices) == 1 and not usage else ()
 
-    def _choice(self, choice: dict[str, Any], now_s: float) -> None:
-        record = self.record
+    def _choice(self, choice: dict[str, Any], at_s: float) -> tuple[str, ...]:
         delta = choice.get("delta") or {}
         answer = choice.get("text") or delta.get("content") or ""
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+        if not (isinstance(answer, str) and isinstance(thought, str)):
+            raise TypeError("text that is no string")
         if answer or thought:
-            if not record.chunk_times_s:
-                record.first_token_s = now_s
-            if answer and record.first_answer_token_s != record.first_answer_token_s:
-                record.first_answer_token_s = now_s
-            record.chunk_times_s.append(now_s)
-            record.chunk_tokens.append(1)
-        if choice.get("finish_reason"):
-            record.finish_reason = str(choice["finish_reason"])
+            self._token(at_s, bool(answer))
+            if answer and self._texts is not None:
+                self._texts.append(answer)
+        if finish := choice.get("finish_reason"):
+            self.record.finish_reason = str(finish)
+        if finish or bool(answer) == bool(thought):
+            return ()
+        return _path_of(choice, delta)
 
     def _conclude(self) -> None:
         record = self.record
         if record.error:
             return
         if record.finish_reason in BROKEN_OFF:
-            self._fail(f"the server ended the answer with finish_reason {record.finish_reason!r}")
+            self.fail(f"the server ended the answer with finish_reason {record.finish_reason!r}")
         elif not record.chunk_times_s:
-            self._fail("the answer is empty")
+            self.fail("the answer is empty")
         elif not record.finish_reason and not self._done:
-            self._fail("the stream ended before its end (no finish_reason, no [DONE])")
+            self.fail("the stream ended before its end (no finish_reason, no [DONE])")
         else:
             self._count_tokens()
             record.state = "ok"
@@ -112,9 +179,23 @@ class StreamReader:
         record.output_tokens = self._completion_tokens if record.counted_by_server else chunks
         spread_tokens(record)
 
-    def _fail(self, error: str) -> None:
-        self.record.state = "failed"
-        self.record.error = self.record.error or error
+
+def _path_of(choice: dict[str, Any], delta: dict[str, Any]) -> tuple[str, ...]:
+    """Where the one text of a choice stands."""
+    if choice.get("text"):
+        return ("text",)
+    for key in ("content", "reasoning_content", "reasoning"):
+        if delta.get(key):
+            return ("delta", key)
+    return ()
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def one_line(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -13,46 +12,45 @@ from tuner.load.stream import StreamReader, spread_tokens
 from tuner.records import RequestRecord, from_columns, to_columns
 
 
-async def read(*pieces: bytes | None) -> RequestRecord:
-    async def chunks() -> AsyncIterator[bytes]:
-        for piece in pieces:
-            yield piece or b""
-
-    record = RequestRecord(0, 0.0)
-    await StreamReader(record, 0.0).read(chunks())
-    return record
+def read(*pieces: bytes | None) -> RequestRecord:
+    """Pieces arrive at 1, 2, 3… s; the body ends with the last."""
+    reader = StreamReader(RequestRecord(0, 0.0))
+    for at_s, piece in enumerate(pieces, 1):
+        reader.feed(piece or b"", at_s)
+    reader.end(len(pieces))
+    return reader.record
 
 
 GOOD = (text("a").data, text("b", finish="length").data, usage(2).data, DONE.data)
 
 
-async def test_good_answer() -> None:
-    record = await read(*GOOD)
+def test_good_answer() -> None:
+    record = read(*GOOD)
     assert (record.state, record.finish_reason) == ("ok", "length")
     assert (record.output_tokens, record.prompt_tokens) == (2, 8)
     assert record.chunk_tokens == [1, 1]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
-async def test_cut_anywhere_and_with_any_line_end(size: int) -> None:
+def test_cut_anywhere_and_with_any_line_end(size: int) -> None:
     body = b"".join(piece or b"" for piece in GOOD).replace(b"\n", b"\r\n")
-    record = await read(*(body[i : i + size] for i in range(0, len(body), size)))
+    record = read(*(body[i : i + size] for i in range(0, len(body), size)))
     assert record.state == "ok"
     assert len(record.chunk_times_s) == 2
 
 
-async def test_last_event_without_blank_line_counts() -> None:
+def test_last_event_without_blank_line_counts() -> None:
     body = b"".join(piece or b"" for piece in GOOD[:2]).rstrip(b"\n")
-    assert (await read(body)).state == "ok"
+    assert read(body).state == "ok"
 
 
-async def test_comments_and_other_fields_are_skipped() -> None:
-    record = await read(b": keep-alive\n\nevent: x\nid: 3\n\n", *GOOD)
+def test_comments_and_other_fields_are_skipped() -> None:
+    record = read(b": keep-alive\n\nevent: x\nid: 3\n\n", *GOOD)
     assert record.state == "ok"
 
 
-async def test_role_and_empty_chunks_are_no_tokens() -> None:
-    record = await read(
+def test_role_and_empty_chunks_are_no_tokens() -> None:
+    record = read(
         delta(role="assistant").data, delta(content="").data, delta(content="x").data,
         delta(finish="stop").data, DONE.data,
     )  # fmt: skip
@@ -60,13 +58,13 @@ async def test_role_and_empty_chunks_are_no_tokens() -> None:
     assert len(record.chunk_times_s) == 1
 
 
-async def test_reasoning_is_a_token_but_no_answer() -> None:
-    thought = await read(delta(reasoning_content="hm").data, delta(finish="length").data, DONE.data)
+def test_reasoning_is_a_token_but_no_answer() -> None:
+    thought = read(delta(reasoning_content="hm").data, delta(finish="length").data, DONE.data)
     assert thought.state == "ok"
     assert math.isfinite(thought.first_token_s)
     assert math.isnan(thought.first_answer_token_s)
     assert thought.ttfat_s == math.inf
-    both = await read(delta(reasoning="hm").data, *GOOD)
+    both = read(delta(reasoning="hm").data, *GOOD)
     assert both.first_answer_token_s >= both.first_token_s
     assert len(both.chunk_times_s) == 3
 
@@ -89,27 +87,27 @@ async def test_reasoning_is_a_token_but_no_answer() -> None:
         ((text("a", finish="abort").data, DONE.data), "abort"),
     ],
 )
-async def test_failures(pieces: tuple[bytes | None, ...], says: str) -> None:
-    record = await read(*pieces)
+def test_failures(pieces: tuple[bytes | None, ...], says: str) -> None:
+    record = read(*pieces)
     assert record.state == "failed"
     assert says in record.error
     assert record.ttft_s == record.e2e_s == record.tpot_s == math.inf
 
 
-async def test_missing_usage_counts_chunks_and_says_so() -> None:
-    record = await read(text("a").data, text("b").data, text("c", finish="stop").data)
+def test_missing_usage_counts_chunks_and_says_so() -> None:
+    record = read(text("a").data, text("b").data, text("c", finish="stop").data)
     assert record.output_tokens == 3
     assert not record.counted_by_server
 
 
-async def test_nonsense_counts_are_no_counts() -> None:
-    record = await read(text("a").data, text("b", finish="stop").data, usage(-4, prompt=-1).data)
+def test_nonsense_counts_are_no_counts() -> None:
+    record = read(text("a").data, text("b", finish="stop").data, usage(-4, prompt=-1).data)
     assert (record.output_tokens, record.prompt_tokens) == (2, 0)
     assert not record.counted_by_server
 
 
-async def test_last_token_ends_the_latency_though_the_connection_stays() -> None:
-    record = await read(*GOOD)
+def test_last_token_ends_the_latency_though_the_connection_stays() -> None:
+    record = read(*GOOD)
     record.end_s += 5.0
     assert record.e2e_s == record.chunk_times_s[-1] - record.scheduled_s
 
