@@ -14,7 +14,9 @@ class SamplingParams:
 
     temperature 0 is greedy. top_k 0 (or -1) and top_p 1 switch the filters off.
     max_tokens None means "as far as max_model_len allows". stop strings are matched by the
-    service on text; EOS and stop_token_ids are matched by the scheduler on tokens.
+    service on text; EOS and stop_token_ids are matched by the scheduler on tokens. logprobs and
+    prompt_logprobs: how many of the likeliest tokens to tell beside each sampled or prompt token
+    (0: its own log-probability alone; None: nothing).
     """
 
     max_tokens: int | None = None
@@ -26,6 +28,8 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
     def check(self) -> None:
         """Raise RequestError for the first value that is out of range."""

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Literal
 
 from engine.kvcache.prefix_hash import PrefixNode
+from engine.logprobs import Logprobs
 from engine.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -43,6 +44,8 @@ class Sequence:
     prefix_nodes: list[PrefixNode] = field(default_factory=list)
     num_registered_blocks: int = 0
     max_output_tokens: int = 0
+    prompt_logprobs: list[Logprobs] = field(default_factory=list)
+    """Of the prompt tokens computed so far, chunk by chunk, until the first output takes them."""
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
     num_preemptions: int = 0
@@ -76,6 +79,12 @@ class Sequence:
     def num_pending_tokens(self) -> int:
         """Tokens whose KV is not computed yet; at least 1 while the sequence lives."""
         return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def needs_prompt_logits(self) -> bool:
+        """Whether every prompt position must be computed, a cached one too: its logits are asked
+        for and have not been told yet."""
+        return self.sampling.prompt_logprobs is not None and self.num_output_tokens == 0
 
     @property
     def output_token_ids(self) -> list[int]:

@@ -28,8 +28,9 @@ class KVCacheManager:
         return -(-num_tokens // self.block_size)
 
     def find_prefix(self, sequence: Sequence) -> list[int]:
-        """Cached blocks that hold the sequence's head; its last token is always left to compute."""
-        if not self.enable_prefix_caching:
+        """Cached blocks that hold the sequence's head; its last token is always left to compute,
+        and all are where the prompt's own logits are wanted: the cache holds none."""
+        if not self.enable_prefix_caching or sequence.needs_prompt_logits:
             return []
         num_full = (sequence.num_tokens - 1) // self.block_size
         nodes = sequence.prefix_nodes

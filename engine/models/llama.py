@@ -96,11 +96,18 @@ class Llama:
     def forward(
         self, batch: StepBatch, caches: list[torch.Tensor], attention: AttentionBackend
     ) -> torch.Tensor:
-        """Logits [len(sample_rows), vocab_size]; as many layers as there are caches."""
+        """The last layer's output [T, hidden_size]; as many layers as there are caches."""
         x = self.embedding.index_select(0, batch.token_ids)
         for layer, cache in zip(self.layers[: len(caches)], caches, strict=True):
             x = layer.forward(x, cache, batch, attention)
-        hidden = self.norm(x.index_select(0, batch.sample_rows))
+        return x
+
+    def hidden(self, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """What the head reads of the rows [n] of forward's output: [n, hidden_size]."""
+        return self.norm(x.index_select(0, rows))
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """float32 [n, vocab_size]."""
         return self._settle_ties(self.head(hidden).float(), hidden)
 
     def _settle_ties(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
@@ -109,9 +116,17 @@ class Llama:
         if hidden.dtype is torch.float32 or not len(hidden):
             return logits
         top = logits.topk(min(TOP_LOGITS, logits.shape[1]), dim=-1).indices
-        rows = self.head_weight[top].float()
+        return self.settle(logits, hidden, top)
+
+    def settle(
+        self, logits: torch.Tensor, hidden: torch.Tensor, token_ids: torch.Tensor
+    ) -> torch.Tensor:
+        """Recompute the logits of token_ids [n, k] in float32, in place."""
+        if hidden.dtype is torch.float32:
+            return logits
+        rows = self.head_weight[token_ids].float()
         exact = torch.einsum("nkd,nd->nk", rows, hidden.float())
-        return logits.scatter_(1, top, exact)
+        return logits.scatter_(1, token_ids, exact)
 
 
 def _take(weights: Weights, name: str) -> torch.Tensor:

@@ -28,6 +28,7 @@ from engine.runner.memory import (
     device_memory_bytes,
     measure_peak_bytes,
 )
+from engine.sampling.logprobs import SCORED_ROWS, SampledRows, score_prompts
 from engine.sampling.sampler import Sampler
 from engine.sampling_params import SamplingParams
 from engine.scheduler.plan import BindingLimit, ScheduledSeq, StepOutput, StepPlan
@@ -136,15 +137,22 @@ class ModelRunner:
         with torch.inference_mode():
             batch = build_batch(plan.scheduled, self.engine_config.block_size, self.device)
             prepared = time.perf_counter()
-            logits = self.model.forward(batch, self._caches, self.attention)
+            x = self.model.forward(batch, self._caches, self.attention)
+            hidden = self.model.hidden(x, batch.sample_rows)
+            logits = self.model.logits(hidden)
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
             forwarded = time.perf_counter()
             wanted = [share for share in plan.scheduled if share.needs_sample]
+            told = SampledRows(logits, hidden, wanted)
             tokens = self.sampler.sample(logits, wanted) if wanted else []
+            logprobs = told.score(self.model, tokens)
+            prompt_logprobs = score_prompts(self.model, x, plan.scheduled)
         sampled = {share.seq_id: token for share, token in zip(wanted, tokens, strict=True)}
         return StepOutput(
             sampled,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
             prepare_s=prepared - began,
             forward_s=forwarded - prepared,
             sample_s=time.perf_counter() - forwarded,
@@ -197,7 +205,7 @@ class ModelRunner:
         )
 
     def _measure_activations(self) -> int:
-        """Peak bytes of the largest prefill step and the largest decode step."""
+        """Peak bytes of the largest prefill, decode and prompt-scoring steps."""
         config = self.engine_config
         length = min(PROFILE_CONTEXT_TOKENS, config.max_model_len or self.config.max_model_len)
         prefill_seqs = max(1, config.chunk_size_limit // length)
@@ -205,16 +213,20 @@ class ModelRunner:
         self._caches = [self.attention.allocate(blocks_each)] * PROFILE_LAYERS
         prefill = self._synthetic_plan(prefill_seqs, length)
         decode = self._synthetic_plan(config.max_num_seqs_limit, 1, temperature=1.0)
+        scoring = self._synthetic_plan(1, min(length, SCORED_ROWS), scored=True)
 
         def largest_steps() -> None:
             self.execute(prefill)
             self.execute(decode)
+            self.execute(scoring)
 
         peak = measure_peak_bytes(self.device, largest_steps)
         self._caches = []
         return peak
 
-    def _synthetic_plan(self, num_seqs: int, num_tokens: int, temperature: float = 0.0) -> StepPlan:
+    def _synthetic_plan(
+        self, num_seqs: int, num_tokens: int, temperature: float = 0.0, *, scored: bool = False
+    ) -> StepPlan:
         """A step of equal sequences that all write to the first blocks: for set-up only."""
         blocks = tuple(range(-(-num_tokens // self.engine_config.block_size)))
         share = ScheduledSeq(
@@ -225,6 +237,7 @@ class ModelRunner:
             needs_sample=True,
             sampling=SamplingParams(temperature=temperature),
             num_output_tokens=0,
+            prompt_targets=(0,) * num_tokens if scored else (),
         )
         return StepPlan((share,) * num_seqs, num_seqs * num_tokens, BindingLimit.OTHER)
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.logprobs import Logprobs
 from engine.sequence import FinishReason
 from engine.stats import FinishedStats, PrefillStats
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """One sampled token of one request; finish_reason is set with its last."""
+    """One sampled token of one request; finish_reason is set with its last.
+
+    prompt_logprobs, all of the prompt but its first token in order, come with the first one.
+    """
 
     request_id: str
     token_id: int
@@ -18,6 +22,8 @@ class TokenEvent:
     num_prompt_tokens: int
     num_cached_tokens: int
     num_output_tokens: int
+    logprobs: Logprobs | None = None
+    prompt_logprobs: tuple[Logprobs, ...] = ()
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ Nothing else crosses. The same plan feeds the real runner, the simulator and the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from engine.logprobs import Logprobs
 from engine.sampling_params import SamplingParams
 
 
@@ -30,6 +31,8 @@ class ScheduledSeq:
     token_ids are the tokens to compute now: positions num_computed_tokens … + len(token_ids).
     block_table covers every position up to the last of them. needs_sample is true when the step
     brings num_computed_tokens up to num_tokens, so that its last row's logits give a new token.
+    prompt_targets are prompt tokens whose log-probabilities are wanted, each told by the row of the
+    token before it: the first rows of this share, in order. Empty unless the request asks.
     """
 
     seq_id: int
@@ -39,6 +42,7 @@ class ScheduledSeq:
     needs_sample: bool
     sampling: SamplingParams
     num_output_tokens: int
+    prompt_targets: Sequence[int] = ()
 
     @property
     def num_scheduled_tokens(self) -> int:
@@ -59,9 +63,15 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """seq_id → the token sampled for it; holds exactly the sequences with needs_sample."""
+    """seq_id → the token sampled for it; holds exactly the sequences with needs_sample.
+
+    logprobs (of the sampled token) and prompt_logprobs (of a share's prompt_targets) hold those
+    that ask for them.
+    """
 
     sampled: Mapping[int, int]
     forward_s: float = 0.0
     sample_s: float = 0.0
     prepare_s: float = 0.0
+    logprobs: Mapping[int, Logprobs] = field(default_factory=dict)
+    prompt_logprobs: Mapping[int, Logprobs] = field(default_factory=dict)

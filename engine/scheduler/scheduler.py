@@ -132,8 +132,10 @@ class Scheduler:
             if sequence is None:  # ended while the step ran
                 continue
             self._count_computed(sequence, share.num_scheduled_tokens)
+            if share.prompt_targets:
+                sequence.prompt_logprobs.append(output.prompt_logprobs[share.seq_id])
             if share.needs_sample:
-                events.append(self._append(sequence, output.sampled[share.seq_id], now_s))
+                events.append(self._append(sequence, output, now_s))
         self.running = [s for s in self.running if s.status is SequenceStatus.RUNNING]
         return events
 
@@ -238,7 +240,7 @@ class Scheduler:
         if sequence.first_scheduled_s is None:
             sequence.first_scheduled_s = now_s
             sequence.num_cached_tokens = sequence.num_computed_tokens
-            if self.config.enable_prefix_caching:
+            if self.config.enable_prefix_caching and not sequence.needs_prompt_logits:
                 seen.prefix_query_tokens += sequence.num_prompt_tokens
                 seen.prefix_hit_tokens += sequence.num_cached_tokens
         else:
@@ -256,6 +258,7 @@ class Scheduler:
         victim.num_dropped_tokens = victim.num_computed_tokens
         self.kv.release(victim)
         victim.num_computed_tokens = 0
+        victim.prompt_logprobs.clear()
         victim.status = SequenceStatus.WAITING
         self.waiting.appendleft(victim)
         self._preempted.append(victim.seq_id)
@@ -266,7 +269,8 @@ class Scheduler:
         sequence.num_computed_tokens += count
         self.kv.register_full_blocks(sequence)
 
-    def _append(self, sequence: Sequence, token_id: int, now_s: float) -> TokenEvent:
+    def _append(self, sequence: Sequence, output: StepOutput, now_s: float) -> TokenEvent:
+        token_id = output.sampled[sequence.seq_id]
         sequence.token_ids.append(token_id)
         if sequence.first_token_s is None:
             sequence.first_token_s = now_s
@@ -285,7 +289,9 @@ class Scheduler:
         event = TokenEvent(
             sequence.request_id, token_id, reason, sequence.num_prompt_tokens,
             sequence.num_cached_tokens, sequence.num_output_tokens,
+            output.logprobs.get(sequence.seq_id), tuple(sequence.prompt_logprobs),
         )  # fmt: skip
+        sequence.prompt_logprobs.clear()
         if reason is not None:
             self._end(sequence, reason, now_s)
         return event
@@ -319,4 +325,12 @@ def _share(sequence: Sequence, count: int) -> ScheduledSeq:
         needs_sample=start + count == len(sequence.token_ids),
         sampling=sequence.sampling,
         num_output_tokens=sequence.num_output_tokens,
+        prompt_targets=_prompt_targets(sequence, count) if sequence.needs_prompt_logits else (),
     )
+
+
+def _prompt_targets(sequence: Sequence, count: int) -> list[int]:
+    """The prompt tokens that the next count rows predict: the last of them lies in a later chunk,
+    or after the prompt, where it is sampled."""
+    start = sequence.num_computed_tokens + 1
+    return sequence.prompt_token_ids[start : start + count]

@@ -34,7 +34,8 @@ def engine_logits(made: ModelRunner) -> torch.Tensor:
         for start, end in ((0, 100), (100, len(PROMPT))):
             share = ScheduledSeq(0, start, PROMPT[start:end], table, True, SamplingParams(), 0)
             batch = build_batch([share], 16, torch.device("cpu"))
-            logits = made.model.forward(batch, made._caches, made.attention)
+            x = made.model.forward(batch, made._caches, made.attention)
+            logits = made.model.logits(made.model.hidden(x, batch.sample_rows))
     return logits[0]
 
 
