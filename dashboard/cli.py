@@ -91,12 +91,24 @@ def _settings(args: argparse.Namespace) -> Settings:
     return Settings(
         url=_base_url("--url", args.url),
         prometheus=_base_url("--prometheus", args.prometheus),
-        database=args.database,
+        database=_database(args.database),
         slos=tuple(args.slo),
         refresh_s=args.refresh,
         labels=_pairs("--label", args.label),
         knobs=_pairs("--set", args.knobs),
     )
+
+
+def _database(text: str) -> str:
+    """The location as given; UserError when it can be none (a file may still be to come)."""
+    from storage import StorageError
+    from storage.location import parse
+
+    try:
+        parse(text)
+    except StorageError as fault:
+        raise UserError(f"--database: {fault}") from None
+    return text
 
 
 def _pairs(flag: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -171,7 +183,9 @@ def _serve(settings: Settings, host: str, port: int) -> int:
 
 
 def _announce(settings: Settings, host: str, port: int) -> None:
-    """Print the ready line once the server answers."""
+    """Print the ready line once the server answers; no password in it."""
+    from storage.location import parse
+
     shown = f"[{host}]" if ":" in host else host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)
     deadline_s = time.monotonic() + READY_TIMEOUT_S
@@ -181,11 +195,8 @@ def _announce(settings: Settings, host: str, port: int) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
             continue
-        target = settings.target or "none"
-        print(
-            f"ready: http://{shown}:{port}  target={target} database={settings.database}",
-            flush=True,
-        )
+        target, database = settings.target or "none", parse(settings.database).text
+        print(f"ready: http://{shown}:{port}  target={target} database={database}", flush=True)
         return
 
 

@@ -20,6 +20,7 @@ from dashboard.cli import main
         (["--host", "no.such.host.invalid"], ["--host", "no.such.host.invalid"]),
         (["--slo", "ttft_p95"], ["ttft_p95"]),
         (["--slo", "ttft_p95<500"], ["unit"]),
+        (["--database", "mysql://host/db"], ["--database", "mysql", "postgresql://"]),
     ],
 )
 def test_one_sentence_and_exit_code_2(

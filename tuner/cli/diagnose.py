@@ -210,13 +210,13 @@ def _watch_first(args: argparse.Namespace, source: MetricSource, target: str) ->
 
 def _server_info(url: str) -> dict[str, Any]:
     """The engine's own /server_info; {} where it has none (or answers otherwise)."""
-    import json
-    import urllib.request
+    from tuner.endpoint import base_url
+    from tuner.errors import UserError
+    from tuner.targets import TargetError, http
 
     try:
-        with urllib.request.urlopen(url.rstrip("/") + "/server_info", timeout=3) as answer:
-            info = json.load(answer)
-    except (OSError, ValueError):
+        info = http.call(f"{base_url(url)}/server_info", timeout_s=3.0)
+    except (http.HttpRefusalError, TargetError, UserError):
         return {}
     return info if isinstance(info, dict) else {}
 

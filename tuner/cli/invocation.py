@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 import time
@@ -10,6 +11,8 @@ import time
 from tuner.cli.common import DEFAULT_DATABASE
 
 _SECRET = "--api-key"
+_SECRET_INSIDE = re.compile(rf"{_SECRET}(?:=|\s+)\S+")
+_URL_PASSWORD = re.compile(r"(://[^/:@\s]*:)[^@\s]+(?=@)")
 
 
 def study_name(command: str) -> str:
@@ -18,7 +21,7 @@ def study_name(command: str) -> str:
 
 
 def command_text() -> str:
-    """This process's command line without the API key."""
+    """This process's command line without API keys and passwords."""
     words = iter(sys.argv[1:])
     kept: list[str] = []
     for word in words:
@@ -26,7 +29,12 @@ def command_text() -> str:
             next(words, None)
         elif not word.startswith(f"{_SECRET}="):
             kept.append(word)
-    return shlex.join(["tuner", *kept])
+    return shlex.join(["tuner", *map(without_secrets, kept)])
+
+
+def without_secrets(text: str) -> str:
+    """Passwords of URLs and API keys of flags inside the text become ***."""
+    return _SECRET_INSIDE.sub(f"{_SECRET}=***", _URL_PASSWORD.sub(r"\1***", text))
 
 
 def resume_text(args: argparse.Namespace, study: str) -> str:
@@ -41,4 +49,4 @@ def resume_text(args: argparse.Namespace, study: str) -> str:
         words += [f"--serve-args={args.serve_args}"] if args.serve_args else []
     if args.database != DEFAULT_DATABASE:
         words += ["--database", args.database]
-    return shlex.join([*words, "--budget", "TIME"])
+    return shlex.join([*map(without_secrets, words), "--budget", "TIME"])

@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tuner",
+        allow_abbrev=False,
         description="Measure an LLM server, find the knob settings that meet its SLOs, prove it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -85,6 +86,7 @@ def _build_parser() -> argparse.ArgumentParser:
         module = cast(Command, importlib.import_module(f"tuner.cli.{name}"))
         child = commands.add_parser(
             module.NAME,
+            allow_abbrev=False,
             help=module.HELP,
             description=module.HELP,
             epilog=EPILOG,

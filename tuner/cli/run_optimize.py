@@ -7,7 +7,6 @@ that was there before gets its own configuration back, unless --apply found a be
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +22,9 @@ from tuner.calibrate import (
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
 from tuner.cli.invocation import command_text, resume_text, study_name
 from tuner.cli.narrate import Narrator
-from tuner.cli.targets import target_from
+from tuner.cli.targets import leave, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
-from tuner.report.flags import config_text
 from tuner.report.optimize import report_lines, result_dict
 from tuner.search.budget import Budget, Plan, parse_budget, plan
 from tuner.search.candidates import closest
@@ -154,15 +152,7 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
         return EXIT_DONE if decision.met else EXIT_ANSWER_IS_NO
     finally:
         line.clear()
-        _leave(target, keep, line)
-
-
-def _leave(target: Target, config: Config, line: ProgressLine) -> None:
-    """Put a server that stays up into the configuration it is to keep."""
-    if not target.describe().get("started_here"):
-        with contextlib.suppress(TargetError, UserError):
-            target.apply(config)
-            line.note(f"the server is left at {config_text(config)}")
+        leave(target, keep, line)
 
 
 def _calibrated(
@@ -224,7 +214,7 @@ class _Session:
                 f"{len(self.ledger.outcomes)} measurements are kept; go on with: {self._resume()}"
             )
             raise
-        except (UserError, TargetError):
+        except Exception:
             self.database.update_study(self.study.id, state="failed")
             raise
         self._report(decision)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
 from collections.abc import Sequence
 
@@ -11,7 +10,7 @@ from storage import Database, open_database
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
 from tuner.cli.invocation import command_text, study_name
 from tuner.cli.narrate import Narrator
-from tuner.cli.targets import target_from
+from tuner.cli.targets import leave, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines
@@ -91,9 +90,7 @@ def _sweep(
     finally:
         database.update_study(study.id, state=state)
         line.clear()
-        with contextlib.suppress(TargetError, UserError):
-            if not target.describe().get("started_here"):
-                target.apply(baseline)
+        leave(target, baseline, line)
     return _show(args, axis, points, slos, objective, study.name)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.cli.common import add_target_options
+from tuner.cli.common import ProgressLine, add_target_options
 
 if TYPE_CHECKING:
     from tuner.targets import Target
+    from tuner.targets.base import Config
 
 KINDS = ("slotune", "vllm")
 
@@ -44,17 +46,46 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
 
 def target_from(args: argparse.Namespace) -> Target:
     """The target the options name, not yet started. UserError when they contradict each other."""
+    from tuner.errors import UserError
     from tuner.targets import TargetOptions, open_target
 
+    try:
+        serve_args = tuple(shlex.split(args.serve_args))
+    except ValueError as error:
+        raise UserError(
+            f"--serve-args {args.serve_args!r} cannot be split into flags ({error}); write them as "
+            "in a shell"
+        ) from None
     return open_target(
         TargetOptions(
             kind=args.target,
             url=args.url,
             model=args.model,
             api_key=args.api_key,
-            serve_args=tuple(shlex.split(args.serve_args)),
+            serve_args=serve_args,
             vllm_binary=args.vllm_binary,
             startup_timeout_s=args.startup_timeout,
             log_dir=Path(args.log_dir),
         )
     )
+
+
+def leave(target: Target, config: Config, line: ProgressLine) -> None:
+    """Put a server that stays up into the configuration it is to keep, and say so; or why not,
+    even when the rest is to be quiet."""
+    from tuner.errors import UserError
+    from tuner.report.flags import config_text
+    from tuner.targets import TargetError
+
+    if target.describe().get("started_here"):
+        return
+    try:
+        target.apply(config)
+    except (TargetError, UserError) as error:
+        line.clear()
+        print(
+            f"tuner: the server could not be put back to {config_text(config)}: {error}",
+            file=sys.stderr,
+        )
+    else:
+        line.note(f"the server is left at {config_text(config)}")

@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.knobs import KNOBS, Knob
 from tuner.endpoint import Endpoint
+from tuner.errors import UserError
 from tuner.targets import http
 from tuner.targets.base import Config, KnobRange, Setting, TargetError
 from tuner.targets.process import OwnProcess
@@ -126,9 +127,16 @@ def _split_flags(
         if knob is None:
             others.append(word)
             continue
-        text = value if equals else next(words, "")
-        baseline[knob.name] = int(text) if knob.kind == "int" else float(text)
+        baseline[knob.name] = _setting(knob, flag, value if equals else next(words, ""))
     return baseline, tuple(others)
+
+
+def _setting(knob: Knob, flag: str, text: str) -> Setting:
+    try:
+        return int(text) if knob.kind == "int" else float(text)
+    except ValueError:
+        kind = "a whole number" if knob.kind == "int" else "a number"
+        raise UserError(f"--serve-args: {flag} takes {kind}, got {text!r}") from None
 
 
 def _default(knob: Knob, device: str) -> Setting:

@@ -209,7 +209,7 @@ def test_rounds_that_end_early_find_few_gains_in_noise() -> None:
                 break
             gain = compare_rates(a[:n], b[:n])
         claimed += gain.outcome == "improved"
-    assert claimed <= 15  # stopping at the first interval above 1 claims about 25
+    assert claimed < 20  # stopping at the first interval above 1 claims 25 to 32
 
 
 def test_no_figure_ranks_last_whichever_way_is_better() -> None:

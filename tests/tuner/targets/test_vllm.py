@@ -70,6 +70,21 @@ def test_a_restart_allows_values_outside_the_default_search(target: VllmTarget) 
         parse_axis("max_num_seqs=0,2", target.knobs())
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--max-num-seqs", "many"), "--max-num-seqs takes a whole number, got 'many'"),
+        (("--max-num-seqs",), "--max-num-seqs takes a whole number, got ''"),
+        (("--gpu-memory-utilization=high",), "--gpu-memory-utilization takes a number"),
+    ],
+)
+def test_a_flag_without_a_number_is_told_in_one_sentence(
+    binary: Path, flags: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        VllmTarget(str(binary), "m", serve_args=flags)
+
+
 def test_a_configuration_that_does_not_start(binary: Path, tmp_path: Path) -> None:
     target = VllmTarget(
         str(binary), "m", log_dir=tmp_path, startup_timeout_s=30,
