@@ -17,6 +17,8 @@ from engine.errors import EngineConfigError
 from engine.knobs import KNOBS
 from engine.serve.options import ServeOptions
 
+EAGER_NOTE = "--enforce-eager has no effect: this engine has no graphs and no compiled steps"
+
 _GIB = 1 << 30
 _UNITS = {"": _GIB, "gib": _GIB, "gb": 10**9, "mib": 1 << 20, "mb": 10**6, "g": _GIB, "m": 1 << 20}
 
@@ -26,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         config, options = from_arguments(arguments)
+        if config.enforce_eager:
+            print(f"engine: {EAGER_NOTE}", file=sys.stderr)
         from engine.serve.start import serve
 
         return serve(config, options)
@@ -42,6 +46,12 @@ def from_arguments(arguments: argparse.Namespace) -> tuple[EngineConfig, ServeOp
         raise EngineConfigError(f"--port must be between 0 and 65535, got {arguments.port}")
     if arguments.model and arguments.model_tag:
         raise EngineConfigError("name the model once: as the argument or with --model")
+    if not arguments.host.strip():
+        raise EngineConfigError("--host must be an address or a name such as 127.0.0.1, got ''")
+    if arguments.api_key is not None and not _is_key(arguments.api_key):
+        raise EngineConfigError(
+            "--api-key must be at least one character, none of them a space or a control character"
+        )
     given = {name: value for name, value in vars(arguments).items() if name in _CONFIG_FIELDS}
     config = EngineConfig(**{name: value for name, value in given.items() if value is not None})
     config = replace(config, model=arguments.model or arguments.model_tag or "")
@@ -53,6 +63,11 @@ def from_arguments(arguments: argparse.Namespace) -> tuple[EngineConfig, ServeOp
         enable_admin=arguments.enable_admin,
     )
     return replace(config, max_num_seqs=max_num_seqs, chunk_size=chunk_size).checked(), options
+
+
+def _is_key(key: str) -> bool:
+    """Whether an HTTP header can carry the key unchanged."""
+    return bool(key) and key.isprintable() and not any(map(str.isspace, key))
 
 
 def _batch_defaults(config: EngineConfig, given: dict[str, object]) -> tuple[int, int]:
@@ -206,7 +221,7 @@ def _add_device_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--enforce-eager",
         action=argparse.BooleanOptionalAction,
-        help="accepted as vLLM's; without effect here, the engine has no graphs or compiled steps",
+        help=f"accepted as vLLM's; {EAGER_NOTE}",
     )
 
 

@@ -14,6 +14,14 @@ from engine.knobs import KNOBS
 DEVICES = ("auto", "cpu", "cuda")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
+MAX_SEED = 2**63 - 1
+MAX_THREADS = 1024
+"""More than any machine's cores; OpenMP crashes the process when it cannot start so many."""
+
+MAX_BLOCK_SIZE = 4096
+MAX_KV_BLOCKS = 2**31 - 1
+"""Block tables are int32."""
+
 
 @dataclass(frozen=True)
 class EngineConfig:
@@ -49,6 +57,27 @@ class EngineConfig:
 
     def checked(self) -> EngineConfig:
         """Return self with limits widened to hold the start values, or raise EngineConfigError."""
+        self._check_choices()
+        self._check_counts()
+        self._check_memory()
+        return replace(
+            self,
+            max_num_seqs_limit=max(self.max_num_seqs_limit, self.max_num_seqs),
+            chunk_size_limit=max(self.chunk_size_limit, self.chunk_size),
+            gpu_memory_utilization_limit=self.gpu_memory_utilization_limit
+            or self.gpu_memory_utilization,
+        )
+
+    def model_len(self, models_own: int) -> int:
+        """Tokens of the longest request, for a model that was trained for `models_own`."""
+        wanted = self.max_model_len or models_own
+        _require(
+            wanted <= models_own,
+            f"--max-model-len ({wanted}) must not exceed the model's own {models_own}",
+        )
+        return wanted
+
+    def _check_choices(self) -> None:
         _require(
             self.device in DEVICES,
             f"--device must be one of {', '.join(DEVICES)}, got {self.device!r}",
@@ -57,33 +86,59 @@ class EngineConfig:
             self.dtype in DTYPES, f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}"
         )
         _require(
-            self.max_num_seqs >= 1, f"--max-num-seqs must be at least 1, got {self.max_num_seqs}"
+            0 <= self.seed <= MAX_SEED, f"--seed must be between 0 and {MAX_SEED}, got {self.seed}"
         )
-        _require(self.chunk_size >= 1, f"--chunk-size must be at least 1, got {self.chunk_size}")
+
+    def _check_counts(self) -> None:
+        for name, value in (
+            ("max-num-seqs", self.max_num_seqs),
+            ("chunk-size", self.chunk_size),
+            ("long-prefill-token-threshold", self.long_prefill_token_threshold),
+            ("max-num-queued-reqs", self.max_num_queued_reqs),
+            ("num-threads", self.num_threads),
+        ):
+            _require(value is None or value >= 1, f"--{name} must be at least 1, got {value}")
         _require(
             self.chunk_size >= self.max_num_seqs,
             f"--chunk-size ({self.chunk_size}) must be at least --max-num-seqs "
             f"({self.max_num_seqs}): every running sequence needs one token of the step's budget",
         )
+        highest = max(self.chunk_size, self.chunk_size_limit)
+        threshold = self.long_prefill_token_threshold
         _require(
-            0 < self.gpu_memory_utilization <= 1,
-            f"--gpu-memory-utilization must be in (0, 1], got {self.gpu_memory_utilization}",
+            threshold is None or threshold <= highest,
+            f"--long-prefill-token-threshold ({threshold}) must be at most {highest}, the most "
+            "tokens a step may have (--chunk-size-limit): above that it would have no effect",
+        )
+        _require(
+            self.num_threads is None or self.num_threads <= MAX_THREADS,
+            f"--num-threads must be at most {MAX_THREADS}, got {self.num_threads}",
+        )
+        _require(
+            self.max_model_len is None or self.max_model_len >= 2,
+            f"--max-model-len must be at least 2, got {self.max_model_len}",
+        )
+
+    def _check_memory(self) -> None:
+        share, limit = self.gpu_memory_utilization, self.gpu_memory_utilization_limit
+        _require(0 < share <= 1, f"--gpu-memory-utilization must be in (0, 1], got {share}")
+        _require(
+            limit is None or share <= limit <= 1,
+            f"--gpu-memory-utilization-limit must be between --gpu-memory-utilization ({share}) "
+            f"and 1, got {limit}",
         )
         _require(
             self.block_size >= 1 and self.block_size & (self.block_size - 1) == 0,
             f"--block-size must be a power of two, got {self.block_size}",
         )
         _require(
-            self.max_model_len is None or self.max_model_len >= 2,
-            f"--max-model-len must be at least 2, got {self.max_model_len}",
+            self.block_size <= MAX_BLOCK_SIZE,
+            f"--block-size must be at most {MAX_BLOCK_SIZE}, got {self.block_size}",
         )
-        return replace(
-            self,
-            max_num_seqs_limit=max(self.max_num_seqs_limit, self.max_num_seqs),
-            chunk_size_limit=max(self.chunk_size_limit, self.chunk_size),
-            gpu_memory_utilization_limit=max(
-                self.gpu_memory_utilization_limit or 0.0, self.gpu_memory_utilization
-            ),
+        blocks = self.num_kv_blocks
+        _require(
+            blocks is None or 1 <= blocks <= MAX_KV_BLOCKS,
+            f"--num-kv-blocks must be between 1 and {MAX_KV_BLOCKS}, got {blocks}",
         )
 
 

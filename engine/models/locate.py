@@ -19,11 +19,17 @@ def locate(model: str) -> Path:
     """
     if not model:
         return _packaged()
-    path = Path(model).expanduser()
-    if path.is_file():
-        return _gguf_file(path)
-    if path.is_dir():
-        return _folder(path)
+    try:
+        path = Path(model).expanduser()
+        if path.is_file():
+            return _gguf_file(path)
+        if path.is_dir():
+            return _folder(path)
+    except EngineConfigError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:  # unreadable, no path, no home folder
+        why = getattr(error, "strerror", None) or str(error)
+        raise EngineConfigError(f"--model {model[:80]!r} cannot be read: {why}") from error
     if _looks_like_hub_id(model):
         return _from_hub(model)
     raise EngineConfigError(

@@ -14,6 +14,10 @@ from pathlib import Path
 
 import torch
 
+from engine.config import EngineConfig
+from engine.errors import EngineConfigError
+from engine.models.config import ModelConfig
+
 CPU_SHARE_OF_RAM = 0.25
 """Of a CPU machine's RAM, what counts as "device memory" unless --device-memory says more."""
 
@@ -58,6 +62,34 @@ def total_ram_bytes() -> int:
 def blocks_within(utilization: float, device_bytes: int, taken_bytes: int, block_bytes: int) -> int:
     """KV blocks that fit into the share of memory left by weights and activations."""
     return max(0, int(utilization * device_bytes) - taken_bytes) // block_bytes
+
+
+def check_largest_step(config: EngineConfig, model: ModelConfig) -> None:
+    """Refuse limits whose largest step cannot fit, before that step is measured.
+
+    Counted is the least it needs: two hidden states and one MLP state per token, in two bytes each,
+    and the float32 logits of every sequence.
+    """
+    device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
+    total = device_memory_bytes(device, config.device_memory_bytes)
+    for flag, count, each in (
+        ("--chunk-size-limit", config.chunk_size_limit,
+         2 * (2 * model.hidden_size + model.intermediate_size)),
+        ("--max-num-seqs-limit", config.max_num_seqs_limit, 4 * model.vocab_size),
+    ):  # fmt: skip
+        if count * each > total:
+            raise EngineConfigError(
+                f"{flag} ({count}) needs at least {count * each / GIB:.1f} GiB for one step, more "
+                f"than the device memory of {total / GIB:.1f} GiB: lower it to "
+                f"{total // each} or less"
+            )
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether an allocation failed; torch's CPU allocator says so only in its message."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in str(error) for words in ("can't allocate memory", "not enough memory")
+    )
 
 
 def measure_peak_bytes(device: torch.device, work: Callable[[], None]) -> int:

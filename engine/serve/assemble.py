@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from engine.async_engine import AsyncEngine
 from engine.config import EngineConfig, SchedulerConfig
 from engine.core import EngineCore
-from engine.errors import EngineConfigError
 from engine.metrics.engine import EngineMetrics
 from engine.metrics.http import HttpMetrics
 from engine.metrics.registry import MetricRegistry
@@ -59,16 +58,10 @@ def assemble(
 
 
 def _scheduler_config(config: EngineConfig, runner: ModelRunner) -> SchedulerConfig:
-    models_own = runner.model_info.max_model_len
-    max_model_len = config.max_model_len or models_own
-    if max_model_len > models_own:
-        raise EngineConfigError(
-            f"--max-model-len ({max_model_len}) must not exceed the model's own {models_own}"
-        )
     return SchedulerConfig(
         max_num_seqs=config.max_num_seqs,
         chunk_size=config.chunk_size,
-        max_model_len=max_model_len,
+        max_model_len=config.model_len(runner.model_info.max_model_len),
         block_size=config.block_size,
         num_kv_blocks=runner.memory.num_kv_blocks,
         kv_blocks_cap=runner.num_kv_blocks_at(config.gpu_memory_utilization),

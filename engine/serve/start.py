@@ -10,6 +10,7 @@ import dataclasses
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig
 from engine.errors import EngineConfigError
@@ -18,6 +19,10 @@ from engine.serve.app import create_app
 from engine.serve.assemble import assemble
 from engine.serve.options import ServeOptions
 from engine.serve.service import Service
+
+if TYPE_CHECKING:
+    from engine.models.config import ModelConfig
+    from engine.runner import ModelRunner
 
 _SWITCH_INTERVAL_S = 0.001
 """The interpreter's turn for a thread: the model's thread, back from a kernel, must not wait 5 ms
@@ -38,14 +43,33 @@ def serve(config: EngineConfig, options: ServeOptions) -> int:
 
 def build_service(config: EngineConfig, options: ServeOptions, path: Path) -> Service:
     """Load tokenizer and model and put the service around them."""
-    from engine.runner import ModelRunner
+    from engine.models import config as model_config
     from engine.tokenizer import load_tokenizer
 
+    architecture = model_config.read(path)  # first: an unknown one is why the rest would fail
+    config.model_len(architecture.max_model_len)
     tokenizer = load_tokenizer(path)
-    runner = ModelRunner(dataclasses.replace(config, model=str(path)))
-    runner.warmup()
+    runner = _load(dataclasses.replace(config, model=str(path)), architecture)
     name = config.served_model_name or config.model or path.stem.rsplit(".", 1)[0]
     return assemble(config, options, runner, tokenizer, name=name)
+
+
+def _load(config: EngineConfig, architecture: ModelConfig) -> ModelRunner:
+    """The runner, warm; EngineConfigError where the settings ask for memory that is not there."""
+    from engine.runner import ModelRunner, memory
+
+    memory.check_largest_step(config, architecture)
+    try:
+        runner = ModelRunner(config)
+        runner.warmup()
+    except (MemoryError, RuntimeError) as error:
+        if not memory.is_exhausted(error):
+            raise
+        raise EngineConfigError(
+            "the memory does not suffice for what the settings ask for: lower --device-memory, "
+            "--gpu-memory-utilization, --num-kv-blocks, --chunk-size-limit or --max-num-seqs-limit"
+        ) from error
+    return runner
 
 
 def run(service: Service, listener: socket.socket, *, host: str) -> int:

@@ -126,11 +126,19 @@ def _alphabet(backend: tokenizers.Tokenizer, file: Path) -> Alphabet:
 def _folder_template(folder: Path, config: Mapping[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise EngineConfigError(f"{file} cannot be read: {error}") from error
     template = config.get("chat_template")
     if isinstance(template, list):  # named templates: the default one
-        named = {entry["name"]: entry["template"] for entry in template}
+        entries = [entry for entry in template if isinstance(entry, dict)]
+        named = {entry.get("name"): entry.get("template") for entry in entries}
         template = named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise EngineConfigError(
+            f"{folder / 'tokenizer_config.json'}: chat_template must be a text, is {template!r:.80}"
+        )
     return template
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -52,6 +53,17 @@ def test_a_small_chunk_size_alone_lowers_max_num_seqs() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        (["serve", "--gpu-memory-utilization-limit", "nan"], "and 1, got nan"),
+        (["serve", "--gpu-memory-utilization-limit", "0.1"], "--gpu-memory-utilization (0.9)"),
+        (["serve", "--num-kv-blocks", "1" + "0" * 20], "--num-kv-blocks must be between 1"),
+        (["serve", "--block-size", "1073741824"], "--block-size must be at most"),
+        (["serve", "--seed", "-1"], "--seed must be between 0"),
+        (["serve", "--num-threads", "100000000"], "--num-threads must be at most"),
+        (["serve", "--host", ""], "--host must be an address"),
+        (["serve", "--api-key", ""], "--api-key must be at least one character"),
+        (["serve", "--api-key", "a key"], "--api-key must be at least one character"),
+        (["serve", "--long-prefill-token-threshold", "8193"], "must be at most 8192"),
+        (["serve", "--model", "a" * 5000], "cannot be read: File name too long"),
         (["serve", "--no-such-flag"], "--no-such-flag"),
         (["serve", "--max-num-seqs", "0"], "at least 1"),
         (["serve", "--max-num-seqs", "many"], "integer"),
@@ -72,6 +84,28 @@ def test_what_cannot_work_is_one_sentence(flags: list[str], words: str) -> None:
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("long_prefill_token_threshold", 0),
+        ("long_prefill_token_threshold", -1),
+        ("num_kv_blocks", 0),
+        ("max_num_queued_reqs", 0),
+        ("num_threads", 0),
+        ("seed", 2**64),
+    ],
+)
+def test_a_configuration_that_did_not_come_from_flags_is_checked_too(name: str, value: int) -> None:
+    with pytest.raises(EngineConfigError, match=f"--{name.replace('_', '-')} must be"):
+        replace(EngineConfig(), **{name: value}).checked()  # type: ignore[arg-type]
+
+
+def test_a_flag_without_effect_is_told() -> None:
+    done = run("serve", "--enforce-eager", "--model", "/no/such/model", "--port", "0")
+    assert "--enforce-eager has no effect" in done.stderr
+    assert "--enforce-eager" not in run("serve", "--model", "/no/such/model", "--port", "0").stderr
 
 
 def test_a_port_in_use_is_told_before_the_model_is_loaded() -> None:
