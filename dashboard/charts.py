@@ -1,6 +1,6 @@
 """Altair charts of the pages: small, labelled with unit, gaps where nothing was measured.
 
-The spec of a chart depends only on its kind, never on the data, so a tick replaces points in place.
+Colours and shapes belong to names, never to positions, so that a tick changes points and not looks.
 """
 
 from __future__ import annotations

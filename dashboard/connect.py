@@ -72,7 +72,7 @@ def database() -> Database | Unavailable:
         return Unavailable("The database cannot be read", str(fault))
 
 
-@st.cache_resource(show_spinner=False, max_entries=4)
+@st.cache_resource(show_spinner=False, max_entries=4, on_release=lambda opened: opened.close())
 def _database(location: str, identity: tuple[int, int] | None) -> Database:
     return open_database(location, read_only=True)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboard.live import LATENCIES, Latency, attainment
+from tuner.diagnosis.thresholds import DEFAULT
 from tuner.slo import Clause, parse_slos
 from tuner.stats.quantiles import exceedance_test
 
@@ -28,6 +29,8 @@ class LatencySlo:
         if not latency.mean.ok:
             return "no traffic" if latency.mean.outcome == "no_traffic" else "no data", "neutral"
         if self.quantile is None:
+            if latency.mean.samples < DEFAULT("high_requests"):
+                return "undecided", "warn"
             met = (latency.mean.value or 0.0) <= self.bound_s
             return ("meets", "good") if met else ("misses", "bad")
         return self._by_exceedance(latency, self.quantile)

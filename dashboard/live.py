@@ -1,7 +1,7 @@
 """One reading of everything the overview shows, from any metric source and engine dialect.
 
-Names are resolved against what the target exports now, with the peers' and older names as
-fall-backs; a metric that no name resolves is a NO_DATA reading that says which one is missing. Once
+Signals and their names are the diagnosis registry's, resolved against what the target exports now;
+a metric that no name resolves is a NO_DATA reading that says which one is missing. Once
 the source is unreachable nothing more is asked of it, so a page never waits for 30 timeouts.
 """
 
@@ -12,43 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from storage.sources.base import MetricSource, Outcome, RangeKind, Reading, SourceStatus
+from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, SignalSpec
 
-_NAMES: dict[str, tuple[str, ...]] = {
-    "running": ("vllm:num_requests_running", "sglang:num_running_reqs"),
-    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs"),
-    "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
-    "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
-    "generation_tokens": ("vllm:generation_tokens_total", "sglang:generation_tokens_total"),
-    "finished": ("vllm:request_success_total", "sglang:num_requests_total"),
-    "preemptions": ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
-    "prefix_queries": (
-        "vllm:prefix_cache_queries_total",
-        "vllm:gpu_prefix_cache_queries_total",
-        "sglang:prompt_tokens_total",
-    ),
-    "prefix_hits": (
-        "vllm:prefix_cache_hits_total",
-        "vllm:gpu_prefix_cache_hits_total",
-        "sglang:cached_tokens_total",
-    ),
-    "rejections": ("vllm:admission_rejections_total",),
-    "binding_limit": ("slotune:step_binding_limit_total",),
-    "ttft": ("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"),
-    "tpot": (
-        "vllm:request_time_per_output_token_seconds",
-        "sglang:time_per_output_token_seconds",
-    ),
-    "itl": (
-        "vllm:inter_token_latency_seconds",
-        "vllm:time_per_output_token_seconds",
-        "sglang:inter_token_latency_seconds",
-    ),
-    "e2e": ("vllm:e2e_request_latency_seconds", "sglang:e2e_request_latency_seconds"),
-    "queue": ("vllm:request_queue_time_seconds", "sglang:queue_time_seconds"),
-    "prefill": ("vllm:request_prefill_time_seconds",),
+_SPECS: dict[str, SignalSpec | BreakdownSpec] = {
+    **{spec.name: spec for spec in SPECS},
+    **{spec.name: spec for spec in BREAKDOWNS},
 }
 LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue", "prefill")
 QUANTILES = (0.5, 0.95, 0.99)
+
+
+def _names(signal: str) -> tuple[str, ...]:
+    """The metrics that may stand for a signal, in the order they are looked for."""
+    spec = _SPECS[signal]
+    return (*spec.vllm, *spec.sglang)
 
 
 class Watched:
@@ -62,7 +39,7 @@ class Watched:
 
     def resolve(self, signal: str) -> str | None:
         """The exported name of a signal; a histogram by its base name."""
-        for name in _NAMES[signal]:
+        for name in _names(signal):
             if name in self.names or f"{name}_bucket" in self.names:
                 return name
         return None
@@ -72,9 +49,9 @@ class Watched:
             return self._unreachable
         name = self.resolve(signal)
         if name is None and self.names:
-            wanted = _NAMES[signal][0]
+            wanted = _names(signal)[0]
             return Reading(Outcome.NO_DATA, query=wanted, reason=f"{wanted} is not exported")
-        reading = question(self.source, name or _NAMES[signal][0])
+        reading = question(self.source, name or _names(signal)[0])
         if reading.outcome is Outcome.UNREACHABLE:
             self._unreachable = reading
         return reading
@@ -149,12 +126,12 @@ def take(source: MetricSource, window_s: float) -> Snapshot:
         waiting=watched.ask("waiting", lambda s, n: s.gauge(n, agg="sum")),
         kv_usage=watched.ask("kv_usage", lambda s, n: s.gauge(n, agg="max")),
         finished=watched.ask("finished", lambda s, n: s.rate(n, window_s)),
-        prompt_rate=watched.ask("prompt_tokens", lambda s, n: s.rate(n, window_s)),
-        generation_rate=watched.ask("generation_tokens", lambda s, n: s.rate(n, window_s)),
+        prompt_rate=watched.ask("prompted", lambda s, n: s.rate(n, window_s)),
+        generation_rate=watched.ask("generated", lambda s, n: s.rate(n, window_s)),
         prefix_hit_rate=_hit_rate(watched, window_s),
         preemptions=watched.ask("preemptions", lambda s, n: s.increase(n, window_s)),
         rejections=watched.ask("rejections", lambda s, n: s.increase(n, window_s)),
-        binding=watched.breakdown("binding_limit", "reason", window_s),
+        binding=watched.breakdown("binding", "reason", window_s),
         latencies={name: _latency(watched, name, window_s) for name in LATENCIES},
     )
 
@@ -189,7 +166,7 @@ def chart_points(
     if name is None:
         if watched.names:
             return []
-        name = _NAMES[signal][0]  # a silent target: what was read before it fell silent is shown
+        name = _names(signal)[0]  # a silent target: what was read before it fell silent is shown
     end_s = time.time()
     step_s = max(watched.source.scrape_interval_s, span_s / 120)
     gauges = ("running", "waiting", "kv_usage")

@@ -71,5 +71,8 @@ _TABLE = (
 
 KNOBS: dict[str, Knob] = {knob.name: knob for knob in _TABLE}
 
+LIVE_KNOBS: tuple[str, ...] = tuple(name for name, knob in KNOBS.items() if knob.live)
+"""What our engine changes while it runs, and what a tuner turns unless told otherwise."""
+
 KNOB_ALIASES: dict[str, str] = {"max_num_batched_tokens": "chunk_size"}
 """Peers' names for a knob of the table."""

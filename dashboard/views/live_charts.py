@@ -32,7 +32,7 @@ PANELS = (
     Panel(
         "Token rate",
         "tok/s",
-        {"prompt": ("prompt_tokens", None), "generated": ("generation_tokens", None)},
+        {"prompt": ("prompted", None), "generated": ("generated", None)},
     ),
     Panel("TTFT", "ms", {"p50": ("ttft", 0.5), "p95": ("ttft", 0.95)}, 1e3, bound_of="ttft"),
     Panel("ITL", "ms", {"p50": ("itl", 0.5), "p95": ("itl", 0.95)}, 1e3, bound_of="itl"),

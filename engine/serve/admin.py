@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from engine.errors import RequestError
-
-LIVE_KNOBS = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
+from engine.knobs import KNOBS, LIVE_KNOBS
 
 
 class Reconfigurable(Protocol):
@@ -105,7 +104,7 @@ class LiveKnobs:
                 param=name,
                 code="unknown_parameter",
             )
-        whole = name != "gpu_memory_utilization"
+        whole = KNOBS[name].kind == "int"
         is_number = type(value) is int or (not whole and type(value) is float)
         if not is_number:
             kind = "an integer" if whole else "a number"

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from dashboard.live import Watched, attainment, binding_shares, chart_points, take
+from dashboard.judge import latency_slos
+from dashboard.live import Latency, Watched, attainment, binding_shares, chart_points, take
 from storage.sources.base import Outcome, Reading
 from tests.dashboard.fake_source import GAUGES, RATES, FakeSource
 
@@ -38,6 +39,25 @@ def test_older_name_is_found() -> None:
     take(source, 60.0)
     assert "vllm:gpu_cache_usage_perc" in source.asked
     assert "vllm:kv_cache_usage_perc" not in source.asked
+
+
+def test_sglangs_names_are_the_registrys() -> None:
+    class Sglang(FakeSource):
+        def names(self) -> frozenset[str]:
+            histogram = "sglang:request_time_per_output_token_seconds"
+            return frozenset({f"{histogram}_bucket", "sglang:num_running_reqs"})
+
+    watched = Watched(Sglang())
+    assert watched.resolve("tpot") == "sglang:request_time_per_output_token_seconds"
+    assert watched.resolve("running") == "sglang:num_running_reqs"
+    assert watched.resolve("prefill") is None
+
+
+@pytest.mark.parametrize(("samples", "word"), [(29, "undecided"), (30, "meets")])
+def test_a_mean_of_few_requests_is_not_passed(samples: int, word: str) -> None:
+    mean = Reading(Outcome.VALUE, 0.1, "ttft", 60.0, samples)
+    [slo] = latency_slos(["mean(ttft)<500ms"])
+    assert slo.verdict(Latency("ttft", mean, {}, ()))[0] == word
 
 
 def test_unreachable_source_is_asked_once() -> None:

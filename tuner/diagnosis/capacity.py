@@ -10,8 +10,12 @@ from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.slo.grammar import Clause
 
-LEAST = {"running": 4.0, "kv_usage": 0.1, "ttft": 0.001}
-"""Below it (requests, share, seconds) the fullest replica has too little for a ratio to tell."""
+LEAST = {
+    "running": "uneven_least_running",
+    "kv_usage": "uneven_least_kv",
+    "ttft": "uneven_least_ttft_s",
+}
+"""Signal → threshold below which the fullest replica has too little for a ratio to tell."""
 
 
 def throughput(case: Case) -> list[Check]:
@@ -105,13 +109,13 @@ def uneven(case: Case) -> Check:
     frame = Frame("7", "Uneven replicas", also=("running_by_replica", "kv_usage_by_replica",
                   "ttft_by_replica"), unit="max / median", levers=(levers.ROUTER,))  # fmt: skip
     ratios: dict[str, tuple[float, str]] = {}
-    for signal in ("running", "kv_usage", "ttft"):
+    for signal, least in LEAST.items():
         values = case.s.of(f"{signal}_by_replica")
         if len(values) < 2:
             continue
         fullest = max(values, key=lambda name: values[name])
         middle = statistics.median_low(values.values())
-        if values[fullest] >= LEAST[signal]:
+        if values[fullest] >= case.t(least):
             ratios[signal] = (values[fullest] / max(middle, 1e-9), fullest)
     if not ratios:
         if case.s.breakdowns.get("running_by_replica"):

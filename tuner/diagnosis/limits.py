@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.knobs import LIVE_KNOBS
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
@@ -158,8 +159,7 @@ def busy_share(case: Case) -> float | None:
 
 def _at_maximum(case: Case) -> bool | None:
     """Is some knob at its upper bound? None when the server tells no bounds."""
-    pairs = [(case.s.number(k), case.s.number(f"{k}_high"))
-             for k in ("max_num_seqs", "chunk_size", "gpu_memory_utilization")]  # fmt: skip
+    pairs = [(case.s.number(k), case.s.number(f"{k}_high")) for k in LIVE_KNOBS]
     known = [(value, high) for value, high in pairs if value is not None and high is not None]
     return any(value >= high for value, high in known) if known else None
 

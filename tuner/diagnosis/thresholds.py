@@ -25,6 +25,7 @@ class Threshold:
 
 _PRACTICE = "practice"
 _PREEMPTION = "vLLM's optimisation guide: preemptions mean too little KV; one in 100 is felt at p99"
+_LEAST = "with less on the fullest replica a ratio tells nothing"
 _SIGNAL = "statistics: below it, one observation moves the share by more than the threshold"
 
 _ROWS: tuple[tuple[str, float, str, str], ...] = (
@@ -50,6 +51,9 @@ _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("waiting_some", 0.5, "requests", "a mean below half a request is no queue"),
     ("overload_growth_s", 300, "s", _PRACTICE),
     ("saturated_busy", 0.9, "share of time", _PRACTICE),
+    ("waiting_rise", 1, "requests", "a queue that is longer by less than a request has not risen"),
+    ("long_prompt", 1.0, "prompt / chunk, exceeded", "above it a prompt takes a second step"),
+    ("long_prompt_critical", 4.0, "prompt / chunk", _PRACTICE),
     ("prefill_share_warning", 0.5, "share of TTFT", "more than half of TTFT is prefill"),
     ("hit_rate_fall", 0.8, "× the rate before", _PRACTICE),
     ("mfu_compute_bound", 0.40, "share of peak FLOP/s", "roofline practice for dense prefill"),
@@ -73,6 +77,9 @@ _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("throttled_share", 0.05, "share of time", _PRACTICE),
     ("uneven_warning", 1.5, "max / median", _PRACTICE),
     ("uneven_critical", 3, "max / median", _PRACTICE),
+    ("uneven_least_running", 4, "requests", _LEAST),
+    ("uneven_least_kv", 0.1, "share of KV blocks", _LEAST),
+    ("uneven_least_ttft_s", 0.001, "s", _LEAST),
     ("slo_critical", 1.5, "× the SLO bound", _PRACTICE),
     ("clear_margin", 0.10, "of the threshold", "keeps a node at its threshold from flapping"),
     ("fire_evaluations", 2, "evaluations", "one bad window can be chance"),

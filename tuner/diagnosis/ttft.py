@@ -75,7 +75,9 @@ def _rise(case: Case) -> float:
     Requests still waiting have no queue time yet, so that a rising queue hides from the split.
     """
     rise = case.s.value("waiting_rise") or 0.0
-    return rise if case.waiting() >= case.t("waiting_some") and rise >= 1.0 else 0.0
+    return (
+        rise if case.waiting() >= case.t("waiting_some") and rise >= case.t("waiting_rise") else 0.0
+    )
 
 
 def _queue(case: Case, split: Split | None) -> Check:
@@ -87,7 +89,7 @@ def _queue(case: Case, split: Split | None) -> Check:
     said = f"{case.waiting():.1f} waiting" + (f", up {rise:.1f} in the window" if rise else "")
     if split is None and rise:
         by_gauge = replace(frame, uses=("waiting", "waiting_rise"), exact=False, unit="requests")
-        return by_gauge.judge(case, lambda: rise, 1.0, says=lambda _: said)
+        return by_gauge.judge(case, lambda: rise, case.t("waiting_rise"), says=lambda _: said)
     check = frame.judge(
         case,
         lambda: split.queue_share if split else 0.0,
@@ -134,7 +136,8 @@ def _long_prompt(case: Case) -> Check:
         return frame.unset(case, "chunk_size")
     mean = case.s.value("prompt_tokens") or 0.0
     return frame.judge(
-        case, lambda: mean / chunk, 1.0 + 1.0 / chunk, 4.0,
+        case, lambda: mean / chunk, case.t("long_prompt") + 1.0 / chunk,
+        case.t("long_prompt_critical"),
         says=lambda ratio: f"mean prompt {mean:.0f} tokens, chunk {chunk:.0f}: "
         f"{max(1, -(-mean // chunk)):.0f} steps per prompt",
     )  # fmt: skip

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.knobs import KNOB_ALIASES, KNOBS
+from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS
 from tuner.errors import UserError
 from tuner.targets.base import KnobRange, Setting
 from tuner.workload import Workload
 
-JOINT = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
 _RANGE = re.compile(r"(.+?)(?:\.\.|:)([^:]+?)(:log|:lin)?$")
 _SHARE_STEPS = 8
 """Shares of memory are tried in about as many steps: finer ones cannot be told apart."""
@@ -190,7 +189,7 @@ def useful_limits(workload: Workload) -> dict[str, float]:
 
 def _default_axes(knobs: Mapping[str, KnobRange], useful: Mapping[str, float]) -> list[Axis]:
     axes = []
-    for name in JOINT:
+    for name in LIVE_KNOBS:
         if name not in knobs:
             continue
         knob, bounds = KNOBS[name], knobs[name]

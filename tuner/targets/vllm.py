@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.knobs import KNOBS, Knob
+from engine.knobs import KNOBS, LIVE_KNOBS, Knob
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.targets import http
 from tuner.targets.base import Config, KnobRange, Setting, TargetError
 from tuner.targets.process import OwnProcess
 
-TUNED = ("max_num_seqs", "chunk_size", "gpu_memory_utilization")
 MOST = 1_000_000
 """More sequences or tokens per step than any server runs."""
 
@@ -68,7 +67,7 @@ class VllmTarget:
         """A restart allows all that the flags do; the search keeps to the table's ranges."""
         return {
             name: KnobRange(self._config[name], *_accepted(KNOBS[name]), live=False)
-            for name in TUNED
+            for name in LIVE_KNOBS
         }
 
     def apply(self, config: Config) -> None:
@@ -117,8 +116,8 @@ def _split_flags(
     serve_args: Sequence[str], device: str
 ) -> tuple[dict[str, Setting], tuple[str, ...]]:
     """(baseline of the tuned knobs, the other flags)."""
-    baseline = {name: _default(KNOBS[name], device) for name in TUNED}
-    by_flag = {KNOBS[name].vllm_flag: KNOBS[name] for name in TUNED}
+    baseline = {name: _default(KNOBS[name], device) for name in LIVE_KNOBS}
+    by_flag = {KNOBS[name].vllm_flag: KNOBS[name] for name in LIVE_KNOBS}
     others: list[str] = []
     words = iter(serve_args)
     for word in words:
