@@ -1,54 +1,104 @@
-"""When requests are sent: at a rate (constant, Poisson, gamma) or as soon as a client is free."""
+"""When sessions start: at a rate over time, all at once, as a trace says, or when a client is free.
+
+Common random numbers: the gaps are drawn at a rate of 1/s and time is stretched afterwards, so
+that the same seed gives the same order at every rate, and more sending time only adds arrivals.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from tuner.workload.lengths import plain
+from tuner.workload.profile import Profile, Segment
+from tuner.workload.writing import plain
 
-Kind = Literal["concurrency", "constant", "poisson", "gamma"]
+Kind = Literal["concurrency", "constant", "poisson", "gamma", "at_once", "trace"]
+GAPS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """concurrency: `level` clients, each sends when its last answer ended (closed loop).
 
-    Otherwise `level` requests per second. burstiness is the gamma shape: 1 is Poisson, below 1
-    burstier, above 1 more regular.
+    Otherwise `level` requests per second; at_once: `level` requests at time 0; trace: the mean
+    rate of its replay at `speed`. With a profile the level is its peak. burstiness is the gamma
+    shape: 1 is Poisson, below 1 burstier, above 1 more regular.
     """
 
     kind: Kind
     level: float
     burstiness: float = 1.0
+    profile: Profile | None = None
+    speed: float = 1.0
+    recorded_s: npt.NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     @property
     def closed(self) -> bool:
         return self.kind == "concurrency"
 
+    def at(self, level: float) -> Arrivals:
+        """The same arrivals at another level: what is scaled is height, number or speed."""
+        if self.kind == "trace":
+            speed = self.speed * level / self.level
+            return replace(self, speed=speed, level=self.mean_rate() * speed)
+        if self.profile is None:
+            return replace(self, level=float(round(level)) if self.kind == "at_once" else level)
+        profile = self.profile.scaled(level / self.level)
+        if self.closed:
+            profile = profile.whole()
+        return replace(self, level=profile.peak, profile=profile)
+
+    def mean_rate(self) -> float:
+        """Requests per second of a trace at its own speed."""
+        times = self.recorded_s
+        assert times is not None
+        return len(times) / max(float(times[-1]), 1.0)
+
     def clients_at(self, time_s: float, send_s: float) -> int:
         """Closed loop: how many clients there are time_s into a load that is sent for send_s."""
-        return int(self.level)
+        if self.profile is None:
+            return int(self.level)
+        return self.profile.clients_at(time_s, send_s)
 
     def times(self, rng: np.random.Generator, send_s: float) -> Iterator[float]:
         """Open loop: scheduled starts of sessions in seconds, ascending; may end before send_s."""
-        now_s = 0.0
+        if self.kind == "at_once":
+            yield from (0.0 for _ in range(int(self.level)))
+        elif self.kind == "trace":
+            assert self.recorded_s is not None
+            yield from (float(at_s) / self.speed for at_s in self.recorded_s)
+        else:
+            profile = self.profile or Profile((Segment(self.level, self.level),))
+            done = 0.0
+            while True:
+                counts = done + np.cumsum(self._gaps(rng))
+                done = float(counts[-1])
+                for at_s in profile.when(counts, send_s).tolist():
+                    if math.isinf(at_s):
+                        return
+                    yield at_s
+
+    def _gaps(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """Of a unit rate."""
+        if self.kind == "constant":
+            return np.ones(GAPS_AT_ONCE)
         shape = 1.0 if self.kind == "poisson" else self.burstiness
-        while True:
-            if self.kind == "constant":
-                gap_s = 1 / self.level
-            else:
-                gap_s = float(rng.gamma(shape, 1 / (self.level * shape)))
-            now_s += gap_s
-            yield now_s
+        return rng.gamma(shape, 1 / shape, GAPS_AT_ONCE)
 
     def __str__(self) -> str:
+        if self.kind == "trace":
+            return f"speed={plain(self.speed)}" if self.speed != 1 else ""
+        level = plain(self.level) if self.profile is None else str(self.profile)
         if self.closed:
-            return f"concurrency={plain(self.level)}"
-        text = f"rate={plain(self.level)}"
+            return f"concurrency={level}"
+        if self.kind == "at_once":
+            return "rate=inf"
+        text = f"rate={level}"
         if self.kind == "constant":
             text += ",arrivals=constant"
         if self.kind == "gamma":

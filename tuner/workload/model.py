@@ -1,44 +1,40 @@
-"""A workload as one line of text: "prompt=256,output=64,concurrency=16" or "chat,rate=2".
+"""A workload: what is sent and when, reproducible from its text and a seed.
 
-Common random numbers: the same seed gives the same arrivals and lengths for every configuration.
-Content is fresh for every measurement, so that a warm prefix cache cannot flatter.
+Common random numbers: the same seed gives the same arrivals and lengths for every configuration,
+each session's on its own. Content is fresh for every measurement, so that a warm prefix cache
+cannot flatter.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tuner.errors import UserError
 from tuner.workload.arrivals import Arrivals
-from tuner.workload.lengths import Lengths, parse_lengths
+from tuner.workload.lengths import Lengths
+from tuner.workload.source import Source
+from tuner.workload.think import NO_PAUSE, Think
+from tuner.workload.writing import plain
 
-PRESETS: dict[str, str] = {
-    "chat": "prompt=lognormal(200,0.8),output=lognormal(150,0.6),shared_prefix=100",
-    "rag": "prompt=normal(1500,400),output=lognormal(120,0.5),shared_prefix=200",
-    "summarize": "prompt=normal(1200,300),output=normal(150,30)",
-    "code": "prompt=lognormal(600,0.7),output=lognormal(60,0.8)",
-    "agent": "prompt=lognormal(1000,0.6),output=lognormal(80,0.7),shared_prefix=600",
-    "offline": "prompt=256,output=128,concurrency=64",
-}
-"""Shapes of common use. Their figures are slotune's own round numbers, to be replaced by yours."""
-
-DEFAULT = "prompt=256,output=64,concurrency=16"
-_OUTER_COMMA = re.compile(r",(?![^(]*\))")
-_KEYS = (
-    "prompt", "output", "shared_prefix", "prefix_groups", "concurrency", "rate", "arrivals",
-    "burstiness", "requests",
-)  # fmt: skip
+ONE_TURN = Lengths("fixed", 1.0)
+_TURNS, _LATER, _THINK = 1, 2, 3
+"""Last parts of seeds: each kind of draw has a stream of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Lengths in tokens. shared_prefix tokens at the head of each prompt are one of
-    prefix_groups common texts. requests: how many sessions are sent, None until time is up."""
+    prefix_groups common texts, the first ones more often with a prefix_skew (Zipf's exponent).
+
+    turns: questions of a conversation; followup: tokens of the later ones, None: as the first
+    without its shared prefix; think: the pause before each. requests: how many sessions are sent,
+    None until time is up. source: a file that gives the rows; prompt and output are then its
+    means ("recorded"), unless the text has its own.
+    """
 
     prompt: Lengths
     output: Lengths
@@ -46,107 +42,128 @@ class Workload:
     shared_prefix: int = 0
     prefix_groups: int = 1
     requests: int | None = None
+    prefix_skew: float = 0.0
+    turns: Lengths = ONE_TURN
+    followup: Lengths | None = None
+    think: Think = NO_PAUSE
+    source: Source | None = None
+
+    @property
+    def conversational(self) -> bool:
+        """Whether later turns hold the answers of earlier ones."""
+        return not self.turns.always_one
+
+    def turn_count(self, seed: int, session: int) -> int:
+        """How many turns a session has."""
+        if not self.conversational:
+            return 1
+        drawn = self.turns.draw(np.random.default_rng((seed, session, 0, _TURNS)))
+        if self.source is not None and self.source.rows.turns is not None:
+            row, _ = self.source.row(seed, session)
+            return min(drawn, int(self.source.rows.turns[row]))
+        return drawn
+
+    def think_s(self, seed: int, session: int, turn: int) -> float:
+        """Seconds between the last answer's end and this turn."""
+        return self.think.draw(np.random.default_rng((seed, session, turn, _THINK)))
 
     def lengths(self, seed: int, session: int, turn: int = 0) -> tuple[int, int, int]:
-        """(prompt tokens, output tokens, prefix group) of one turn of a session."""
-        rng = np.random.default_rng((seed, session))
-        prompt, output = self.prompt.draw(rng), self.output.draw(rng)
-        group = int(rng.integers(self.prefix_groups))
-        return max(prompt, self.shared_prefix + 1), output, group
+        """(prompt tokens, output tokens, prefix group) of one turn of a session.
+
+        A later turn's prompt holds the earlier ones and their answers as planned. Prompt tokens
+        are 0 where the prompt is a file's text that no one has counted.
+        """
+        held = 0
+        for earlier in range(turn):
+            added, answered, _ = self.added(seed, session, earlier)
+            held += added + answered
+        added, output, group = self.added(seed, session, turn)
+        counted = self.source is None or not self.source.rows.estimated
+        return (held + added if counted else 0), output, group
+
+    def added(self, seed: int, session: int, turn: int) -> tuple[int, int, int]:
+        """(tokens a turn adds to its conversation, output tokens, prefix group)."""
+        rng = np.random.default_rng((seed, session, turn, _LATER) if turn else (seed, session))
+        prompt_from = self.prompt if turn == 0 or self.followup is None else self.followup
+        prompt = 0 if prompt_from.kind == "recorded" else prompt_from.draw(rng)
+        output = 0 if self.output.kind == "recorded" else self.output.draw(rng)
+        if turn == 0:
+            group = self._group(rng)
+            prompt = max(prompt, self.shared_prefix + 1) if prompt else prompt
+        else:
+            group = self.added(seed, session, 0)[2]
+            prompt = max(1, prompt - self.shared_prefix) if self.followup is None else prompt
+        if self.source is not None:
+            prompt, output = self._recorded(self.source, seed, session, turn, prompt, output)
+        return prompt, max(1, output), group
 
     def at(self, level: float) -> Workload:
-        """The same at another concurrency or rate."""
-        return replace(self, arrivals=replace(self.arrivals, level=level))
+        """The same at another concurrency, rate, number at once or replay speed."""
+        arrivals = self.arrivals.at(level)
+        requests = int(arrivals.level) if arrivals.kind == "at_once" else self.requests
+        return replace(self, arrivals=arrivals, requests=requests)
+
+    def _group(self, rng: np.random.Generator) -> int:
+        if not self.prefix_skew:
+            return int(rng.integers(self.prefix_groups))
+        bounds = _zipf_bounds(self.prefix_groups, self.prefix_skew)
+        return int(np.searchsorted(bounds, rng.random(), side="right"))
+
+    def _recorded(
+        self, source: Source, seed: int, session: int, turn: int, prompt: int, output: int
+    ) -> tuple[int, int]:
+        """What the file says in the place of what the text leaves open."""
+        row, _ = source.row(seed, session)
+        recorded_prompt, recorded_output = source.lengths(row)
+        if self.prompt.kind == "recorded":
+            prompt = max(recorded_prompt, self.shared_prefix + 1) if not turn else 0
+        if self.output.kind == "recorded":
+            spoken = self.conversational and source.rows.has_text
+            output = source.output_after(row, turn) if spoken else recorded_output
+        return prompt, output
 
     def __str__(self) -> str:
-        parts = [f"prompt={self.prompt}", f"output={self.output}"]
+        parts = self.source.text_parts() if self.source is not None else []
+        if self.prompt.kind != "recorded":
+            parts.append(f"prompt={self.prompt}")
+        if self.output.kind != "recorded":
+            parts.append(f"output={self.output}")
         if self.shared_prefix:
             parts.append(f"shared_prefix={self.shared_prefix}")
-        if self.prefix_groups != 1:
+        if self.prefix_groups != 1 or self.prefix_skew:
             parts.append(f"prefix_groups={self.prefix_groups}")
+        if self.prefix_skew:
+            parts.append(f"prefix_skew={plain(self.prefix_skew)}")
+        if self.conversational or self.followup is not None or self.think != NO_PAUSE:
+            parts.append(f"turns={self.turns}")
+        if self.followup is not None:
+            parts.append(f"followup={self.followup}")
+        if self.think != NO_PAUSE:
+            parts.append(f"think={self.think}")
         if self.requests is not None:
             parts.append(f"requests={self.requests}")
-        return ",".join([*parts, str(self.arrivals)])
+        return ",".join([*parts, *filter(None, [str(self.arrivals)])])
 
     @classmethod
     def parse(cls, text: str | None) -> Workload:
         """`"prompt=256,output=64,concurrency=16"`, `"chat,rate=2"`; None: the default."""
+        from tuner.workload.grammar import parse_workload
+
         return parse_workload(text)
 
     def as_dict(self) -> dict[str, Any]:
+        """Files are in it with their hash: from_dict refuses one that has changed."""
         return {"text": str(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Workload:
-        return parse_workload(str(values["text"]))
+        return cls.parse(str(values["text"]))
 
 
-def parse_workload(text: str | None) -> Workload:
-    """The workload of a --workload text; None is the default. Raises UserError."""
-    values = _values(text or DEFAULT)
-    if "prompt" not in values or "output" not in values:
-        missing = "prompt" if "prompt" not in values else "output"
-        raise UserError(
-            f"--workload {text!r}: {missing}= is missing; write {DEFAULT!r} or a preset "
-            f"({', '.join(PRESETS)}) with concurrency= or rate="
-        )
-    return Workload(
-        prompt=parse_lengths(values["prompt"], "prompt"),
-        output=parse_lengths(values["output"], "output"),
-        arrivals=_arrivals(values),
-        shared_prefix=int(_number(values, "shared_prefix", 0, at_least=0, whole=True)),
-        prefix_groups=int(_number(values, "prefix_groups", 1, at_least=1, whole=True)),
-        requests=int(_number(values, "requests", 0, at_least=1, whole=True)) or None,
-    )
-
-
-def _values(text: str) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for part in (piece.strip() for piece in _OUTER_COMMA.split(text)):
-        key, equals, value = part.partition("=")
-        key = key.strip().lower()
-        if not equals and key in PRESETS:
-            values = {**_values(PRESETS[key]), **values}
-        elif equals and key in _KEYS:
-            if not value.strip():
-                raise UserError(f"--workload: {key}= has no value")
-            for other in {"concurrency", "rate"} - {key} if key in ("concurrency", "rate") else ():
-                values.pop(other, None)
-            values[key] = value.strip()
-        else:
-            known = [*PRESETS, *(f"{name}=" for name in _KEYS)]
-            close = difflib.get_close_matches(part, known, n=1, cutoff=0.4)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
-            raise UserError(f"--workload: {part!r} is not understood{hint}")
-    return values
-
-
-def _arrivals(values: dict[str, str]) -> Arrivals:
-    if "rate" not in values:
-        for key in ("arrivals", "burstiness"):
-            if key in values:
-                raise UserError(f"--workload: {key}= needs rate=, requests per second")
-        level = _number(values, "concurrency", 16, at_least=1, whole=True)
-        return Arrivals("concurrency", level)
-    rate = _number(values, "rate", 0, at_least=1e-3)
-    kind = values.get("arrivals", "gamma" if "burstiness" in values else "poisson")
-    if kind not in ("constant", "poisson", "gamma"):
-        raise UserError(f"--workload: arrivals={kind}; known: constant, poisson, gamma")
-    burstiness = _number(values, "burstiness", 1, at_least=1e-2)
-    return Arrivals(kind, rate, burstiness)  # type: ignore[arg-type]
-
-
-def _number(
-    values: dict[str, str], key: str, default: float, *, at_least: float, whole: bool = False
-) -> float:
-    text = values.get(key)
-    if text is None:
-        return default
-    try:
-        number = float(text)
-    except ValueError:
-        raise UserError(f"--workload: {key}={text} is no number") from None
-    if not at_least <= number < 1e6 or (whole and number != int(number)):
-        kind = "a whole number" if whole else "a number"
-        raise UserError(f"--workload: {key}={text} must be {kind} of at least {at_least:g}")
-    return number
+@lru_cache(maxsize=8)
+def _zipf_bounds(groups: int, skew: float) -> npt.NDArray[np.float64]:
+    """Upper bounds of each group's part of [0, 1): group g weighs 1 / (g + 1) ** skew."""
+    weights = np.arange(1, groups + 1, dtype=np.float64) ** -skew
+    bounds: npt.NDArray[np.float64] = np.cumsum(weights / weights.sum())
+    bounds[-1] = 1.0
+    return bounds
