@@ -15,7 +15,7 @@ from storage.rows import Stage, Study
 from tuner.endpoint import Endpoint
 from tuner.measure import Measurement, summarize
 from tuner.records import from_columns, to_columns
-from tuner.search.server_figures import restored
+from tuner.server_side import ServerSide
 from tuner.slo import SloSet, judge
 from tuner.trial import Outcome
 from tuner.workload import Workload
@@ -103,7 +103,7 @@ def rebuilt(
         began_unix_s=row.started_at_s,
         records=from_columns(load_records(row.id)),
         lag_p99_s=float(summary["lag_p99_s"]),
-        server=restored(row.server),
+        server=ServerSide.from_dict(row.server),
     )
     return summarize(made, slos)
 

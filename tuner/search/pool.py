@@ -17,7 +17,7 @@ from scipy.stats import t
 
 from tuner.measure import Measurement, summarize
 from tuner.records import RequestRecord
-from tuner.search.server_figures import together
+from tuner.server_side import together
 from tuner.slo import ClauseVerdict, SloSet, Verdict, VerdictState, judge
 from tuner.slo.judge import by_interval
 from tuner.stats import Estimate

@@ -17,7 +17,6 @@ from tuner.search.decide import Config, Decision, decide, ends_rounds
 from tuner.search.objective import Objective
 from tuner.search.pool import pool
 from tuner.search.proposals import result_value
-from tuner.search.server_figures import restored
 from tuner.server_side import ServerSide
 from tuner.slo import parse_slos
 from tuner.stats import Comparison, Estimate, compare_rates
@@ -175,8 +174,8 @@ def test_the_servers_figures_come_back_from_storage_as_they_were() -> None:
     assert outcomes[0].measurement is not None
     side = outcomes[0].measurement.server
     assert side is not None
-    assert restored(json.loads(json.dumps(side.as_dict()))) == side
-    assert restored(None) is None
+    assert ServerSide.from_dict(json.loads(json.dumps(side.as_dict()))) == side
+    assert ServerSide.from_dict(None) is None
 
 
 @pytest.mark.parametrize(
