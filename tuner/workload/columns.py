@@ -38,6 +38,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 _UNIT_SUFFIX = re.compile(r"[_\s](ms|us|ns|s|sec|seconds|millis|milliseconds)$", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*-?\d+(\.\d*)?\s*$", re.ASCII)
 _UNITS: dict[str, Unit] = {
     "s": "s", "sec": "s", "seconds": "s", "ms": "ms", "millis": "ms", "milliseconds": "ms",
     "us": "us", "ns": "ns",
@@ -181,5 +182,5 @@ def _unit(roles: Roles) -> Unit:
 
 def _is_count(value: Any) -> bool:
     if isinstance(value, str):
-        return value.strip().isdecimal()
+        return _NUMBER.match(value) is not None
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -152,8 +152,8 @@ def _times(column: pd.Series[Any], roles: Roles, path: str) -> Floats:
     """Seconds, from any start: numbers in their unit, or dates."""
     import pandas as pd
 
-    if pd.api.types.is_numeric_dtype(column):
-        numbers = np.asarray(column, dtype=np.float64)
+    numbers = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+    if np.isfinite(numbers[0]):
         _refuse(column, ~np.isfinite(numbers), path, "is no time")
         return np.asarray(numbers * seconds_per_unit(roles.unit, float(numbers.max())))
     dates = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True)

@@ -31,7 +31,9 @@ def repeated_share(
             row, again = workload.source.row(seed, session)
             ids = workload.source.rows.blocks.of(row)[: prompt // BLOCK_TOKENS]
             blocks = [(again, block) for block in ids]
-            first_new = next((i for i, block in enumerate(blocks) if block not in known), len(blocks))
+            first_new = next(
+                (i for i, block in enumerate(blocks) if block not in known), len(blocks)
+            )
             repeated += first_new * BLOCK_TOKENS
             known.update(blocks)
         else:
