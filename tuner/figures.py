@@ -16,124 +16,92 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.records import RequestRecord
+from tuner.samples import (
+    VALUE_OF,
+    Samples,
+    Window,
+    cut_off_s,
+    gap_groups,
+    in_window,
+    run_lengths,
+    samples,
+)
 from tuner.slo.grammar import SloSet
-from tuner.stats.estimate import Estimate
-from tuner.stats.quantiles import cluster_effective_n, quantile, quantile_estimate
+from tuner.stats.estimate import CONFIDENCE, Estimate
+from tuner.stats.quantiles import quantile, quantile_estimate
 from tuner.stats.rates import mean_estimate, rate_estimate, share_estimate
 
-Window = tuple[float, float]
+__all__ = [
+    "LATENCIES", "RATES", "SHARES", "SUMMARY_STATS", "Window", "cut_off_s", "failure_reasons",
+    "figure", "gap_groups", "in_window", "lag_p99_s", "latencies", "latency_estimate", "meets",
+    "request_rate", "summary", "throughput",
+]  # fmt: skip
+
 Floats = npt.NDArray[np.float64]
 
 SUMMARY_STATS = ("mean", "p50", "p95", "p99")
 LATENCIES = ("ttft", "tpot", "itl", "e2e")
-
-_VALUE: dict[str, Callable[[RequestRecord], float]] = {
-    "ttft": lambda record: record.ttft_s,
-    "ttfat": lambda record: record.ttfat_s,
-    "tpot": lambda record: record.tpot_s,
-    "e2e": lambda record: record.e2e_s,
-}
-
-
-def in_window(records: Sequence[RequestRecord], window: Window) -> list[RequestRecord]:
-    """Requests scheduled inside the window."""
-    return [r for r in records if window[0] <= r.scheduled_s < window[1]]
+RATES = ("output_tps", "total_tps", "rps", "goodput")
+SHARES = ("error_rate", "attainment")
 
 
 def latencies(records: Sequence[RequestRecord], metric: str, end_s: float) -> tuple[Floats, Floats]:
-    """(known values, lower bounds of censored ones) in seconds; undefined ones are in neither.
-
-    end_s: when the records were cut off, for those that do not tell themselves.
-    """
-    if metric == "itl":
-        pending = [
-            max(0.0, _seen_until_s(record, end_s) - record.chunk_times_s[-1])
-            for record in records
-            if record.state == "censored" and record.chunk_times_s
-        ]
-        return np.concatenate([np.empty(0), *gap_groups(records)]), np.array(pending)
-    value_of = _VALUE[metric]
-    known, at_least = [], []
-    for record in records:
-        value = value_of(record)
-        if not math.isnan(value):
-            known.append(value)
-        elif record.state == "censored":
-            at_least.append(_seen_s(record, metric, end_s))
-    return np.array(known), np.array(at_least)
-
-
-def gap_groups(records: Sequence[RequestRecord]) -> list[Floats]:
-    """The gaps of each request that has or owes some; a failed one owes as many infinite gaps as
-    it was asked for, so that failures weigh what they cost."""
-    groups = [
-        np.full(max(1, record.wanted_output_tokens - 1), math.inf)
-        if record.state == "failed"
-        else record.gaps_s()
-        for record in records
-    ]
-    return [group for group in groups if len(group)]
-
-
-def _seen_until_s(record: RequestRecord, end_s: float) -> float:
-    """When a censored request was cut off; end_s where its record does not tell."""
-    return end_s if math.isnan(record.end_s) else record.end_s
-
-
-def _seen_s(record: RequestRecord, metric: str, end_s: float) -> float:
-    """What a censored request's latency is at least."""
-    end_s = _seen_until_s(record, end_s)
-    if metric == "tpot":
-        if not record.chunk_times_s or record.wanted_output_tokens < 2:
-            return 0.0
-        return max(0.0, end_s - record.first_token_s) / (record.wanted_output_tokens - 1)
-    return max(0.0, end_s - record.scheduled_s)
-
-
-def cut_off_s(records: Sequence[RequestRecord], window: Window) -> float:
-    """When the last thing was heard of any request."""
-    heard = [r.end_s for r in records if not math.isnan(r.end_s)]
-    heard += [r.chunk_times_s[-1] for r in records if r.chunk_times_s]
-    return max([window[1], *heard])
+    """(known values, lower bounds of censored ones) in seconds; undefined ones are in neither."""
+    found = samples(records, metric, end_s)
+    return found.values[~found.is_open], found.values[found.is_open]
 
 
 def latency_estimate(
-    records: Sequence[RequestRecord], metric: str, stat: str, window: Window
+    records: Sequence[RequestRecord],
+    metric: str,
+    stat: str,
+    window: Window,
+    *,
+    run_ends_s: Sequence[float] = (),
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """One statistic of a latency; censored requests enter at their lower bound, and nothing bounds
     them from above."""
-    inside = in_window(records, window)
-    known, at_least = latencies(inside, metric, cut_off_s(records, window))
-    values = np.concatenate([known, at_least])
-    if len(values) == 0:
+    found = samples(in_window(records, window), metric, cut_off_s(records, window), run_ends_s)
+    if len(found.values) == 0:
         return Estimate.missing("s", f"no request has a {metric}")
-    groups = gap_groups(inside) if metric == "itl" else None
-    estimate = _statistic(values, stat, groups)
-    if len(at_least) == 0:
+    estimate = _statistic(found.values, stat, found, confidence)
+    if not found.unfinished:
         return estimate
-    worst = _statistic(np.concatenate([known, np.full(len(at_least), math.inf)]), stat, groups)
-    method = f"{estimate.method}; {len(at_least)} unfinished at what was seen"
+    worst = _statistic(found.at_worst(), stat, found, confidence)
+    method = f"{estimate.method}; {found.unfinished} unfinished at what was seen"
     return replace(estimate, high=worst.high, method=method)
 
 
-def _statistic(values: Floats, stat: str, groups: list[Floats] | None) -> Estimate:
-    """mean, min, max or pNN of values in seconds; groups: those that depend on each other."""
+def _statistic(values: Floats, stat: str, found: Samples, confidence: float) -> Estimate:
+    """mean, min, max or pNN of values in seconds, dependent as the samples found are."""
     if stat == "mean":
-        return mean_estimate(values, "s")
+        return mean_estimate(values, "s", sizes=found.sizes, runs=found.runs, confidence=confidence)
     if stat in ("min", "max"):
         value = float(values.min() if stat == "min" else values.max())
         return Estimate(value, value, value, len(values), "s", f"observed {stat}imum")
-    q = float(stat[1:]) / 100
-    if groups is None:
-        return quantile_estimate(values, q, "s")
-    effective = cluster_effective_n(groups, quantile(np.sort(values), q))
-    return quantile_estimate(values, q, "s", effective_n=effective)
+    return quantile_estimate(
+        values, float(stat[1:]) / 100, "s",
+        sizes=found.sizes, runs=found.runs, confidence=confidence,
+    )  # fmt: skip
 
 
 def throughput(
-    records: Sequence[RequestRecord], window: Window, *, with_prompt: bool = False
+    records: Sequence[RequestRecord],
+    window: Window,
+    *,
+    with_prompt: bool = False,
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Tokens of good requests per second; prompt tokens count when their first token came."""
+    good, times, weights = token_events(records, with_prompt=with_prompt)
+    return rate_estimate(times, weights, *window, "tok/s", good, confidence=confidence)
+
+
+def token_events(
+    records: Sequence[RequestRecord], *, with_prompt: bool = False
+) -> tuple[int, Floats, Floats]:
+    """(good requests, arrival times in seconds, tokens) of every chunk of a good request."""
     good = [record for record in records if record.ok]
     times: list[float] = []
     weights: list[float] = []
@@ -143,16 +111,21 @@ def throughput(
         if with_prompt:
             times.append(record.first_token_s)
             weights.append(record.prompt_tokens)
-    return rate_estimate(np.array(times), np.array(weights), *window, "tok/s", len(good))
+    return len(good), np.array(times), np.array(weights, dtype=float)
 
 
 def request_rate(
-    records: Sequence[RequestRecord], window: Window, counts: Callable[[RequestRecord], bool]
+    records: Sequence[RequestRecord],
+    window: Window,
+    counts: Callable[[RequestRecord], bool],
+    *,
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Requests that ended inside the window and count, per second."""
-    chosen = [record for record in records if record.ok and counts(record)]
-    times = np.array([record.end_s for record in chosen])
-    return rate_estimate(times, np.ones(len(times)), *window, "req/s", len(chosen))
+    times = np.array([record.end_s for record in records if record.ok and counts(record)])
+    return rate_estimate(
+        times, np.ones(len(times)), *window, "req/s", len(times), confidence=confidence
+    )
 
 
 def meets(record: RequestRecord, bounds_s: dict[str, float]) -> bool:
@@ -163,7 +136,7 @@ def meets(record: RequestRecord, bounds_s: dict[str, float]) -> bool:
     if not record.ok:
         return False
     for metric, bound in bounds_s.items():
-        value_of = _VALUE.get(metric)
+        value_of = VALUE_OF.get(metric)
         if value_of is not None:
             value = value_of(record)
             if not math.isnan(value) and value > bound:
@@ -178,28 +151,41 @@ def figure(
     slos: SloSet,
     *,
     price_per_hour: float | None = None,
+    run_ends_s: Sequence[float] = (),
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """The Estimate behind a clause key: "ttft_p95", "output_tps", "error_rate"…"""
+    """The Estimate behind a clause key: "ttft_p95", "output_tps", "error_rate"…
+
+    run_ends_s: where one of several pooled runs ends and the next begins; latencies and shares
+    then contain the spread between runs. Rates of pooled runs are tuner.stats.mean_of_runs.
+    """
     metric, _, stat = key.partition("_")
     if metric in LATENCIES or metric == "ttfat":
-        return latency_estimate(records, metric, stat, window)
-    inside = in_window(records, window)
+        return latency_estimate(
+            records, metric, stat, window, run_ends_s=run_ends_s, confidence=confidence
+        )
     bounds = slos.latency_bounds_s
+    if key in SHARES:
+        inside = sorted(in_window(records, window), key=lambda record: record.scheduled_s)
+        hits = [share_hit(record, key, bounds) for record in inside]
+        runs = run_lengths([record.scheduled_s for record in inside], run_ends_s)
+        return share_estimate(np.array(hits, dtype=float), runs=runs, confidence=confidence)
     if key == "output_tps":
-        return throughput(records, window)
+        return throughput(records, window, confidence=confidence)
     if key == "total_tps":
-        return throughput(records, window, with_prompt=True)
+        return throughput(records, window, with_prompt=True, confidence=confidence)
     if key == "rps":
-        return request_rate(records, window, lambda _: True)
+        return request_rate(records, window, lambda _: True, confidence=confidence)
     if key == "goodput":
-        return request_rate(records, window, lambda record: meets(record, bounds))
-    if key == "error_rate":
-        return share_estimate(sum(r.state == "failed" for r in inside), len(inside))
-    if key == "attainment":
-        return share_estimate(sum(meets(r, bounds) for r in inside), len(inside))
+        return request_rate(records, window, lambda r: meets(r, bounds), confidence=confidence)
     if key == "cost_per_mtok":
-        return _cost(throughput(records, window), price_per_hour)
+        return _cost(throughput(records, window, confidence=confidence), price_per_hour)
     return Estimate.missing("", f"{key} is not measured by the load generator")
+
+
+def share_hit(record: RequestRecord, key: str, bounds_s: dict[str, float]) -> bool:
+    """Whether a request counts for error_rate or attainment."""
+    return record.state == "failed" if key == "error_rate" else meets(record, bounds_s)
 
 
 def summary(
@@ -207,6 +193,7 @@ def summary(
     window: Window,
     slos: SloSet,
     price_per_hour: float | None = None,
+    run_ends_s: Sequence[float] = (),
 ) -> dict[str, Estimate]:
     """The figures every report shows, by clause key, and those the SLOs name."""
     keys = [f"{metric}_{stat}" for metric in LATENCIES for stat in SUMMARY_STATS]
@@ -217,7 +204,12 @@ def summary(
     keys += [key for key in dict.fromkeys(named) if key not in keys]
     if price_per_hour is not None and "cost_per_mtok" not in keys:
         keys.append("cost_per_mtok")
-    return {key: figure(records, window, key, slos, price_per_hour=price_per_hour) for key in keys}
+    return {
+        key: figure(
+            records, window, key, slos, price_per_hour=price_per_hour, run_ends_s=run_ends_s
+        )
+        for key in keys
+    }
 
 
 def lag_p99_s(records: Sequence[RequestRecord]) -> float:

@@ -6,12 +6,17 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+CONFIDENCE = 0.95
+"""Of every interval and verdict that names no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """value with its 95 % interval [low, high] from n samples; NaN where nothing was measured.
 
     An infinite value is real: a failed request's latency. reason says why a value is missing.
+    effective_n: how many independent samples the n are worth; None where the interval is not made
+    of counted samples.
     """
 
     value: float
@@ -21,6 +26,7 @@ class Estimate:
     unit: str
     method: str
     reason: str = ""
+    effective_n: float | None = None
 
     @property
     def measured(self) -> bool:

@@ -1,38 +1,76 @@
-"""Means, shares and rates with intervals.
+"""Means, shares and rates with intervals that hold for samples which depend on each other.
 
-Rates come from events in time: equal batches of the window are nearly independent where single
-events are not (batch means, Law & Kelton).
+A mean's variance takes in the autocorrelation of the series and the spread between runs
+(tuner.stats.dependence). Rates come from events in time: the window is cut into equal batches, and
+the batches are such a series (batch means, Law & Kelton, whose correlation is counted in, not
+assumed away).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, t
+from scipy.stats import beta, f, norm, t
 
-from tuner.stats.estimate import Estimate
+from tuner.stats.dependence import SOMETIMES_POOL, variance_of_sum, worth_of_shares
+from tuner.stats.estimate import CONFIDENCE, Estimate
 
 Floats = npt.NDArray[np.float64]
-CONFIDENCE = 0.95
-BATCHES = 10
+BATCHES = 120
 
 
-def mean_estimate(values: Floats, unit: str) -> Estimate:
-    """Arithmetic mean with a Student interval; infinite as soon as one value is."""
+def mean_estimate(
+    values: Floats,
+    unit: str,
+    *,
+    sizes: Floats | None = None,
+    runs: Sequence[int] | None = None,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """Arithmetic mean of values in order of scheduling; infinite as soon as one value is.
+
+    sizes and runs as for quantile_estimate. The interval is Student's, bent by the skewness of the
+    values (Johnson 1978, in the invertible form of Hall 1992), with degrees of freedom for heavy
+    tails.
+    """
     n = len(values)
     if n == 0:
         return Estimate.missing(unit, "no samples")
     value = float(np.mean(values))
-    if n < 2 or not math.isfinite(value):
-        return Estimate(value, 0.0 if n < 2 else value, math.inf, n, unit, "mean")
-    half = _student_half(values)
-    return Estimate(value, value - half, value + half, n, unit, "mean, Student interval")
+    requests = n if sizes is None else int((sizes > 0).sum())
+    if requests < 2 or not math.isfinite(value):
+        return Estimate(value, 0.0 if requests < 2 else value, math.inf, n, unit, "mean")
+    variance, df = variance_of_sum(_residuals(values, value, sizes), runs)
+    spread = float(values.var(ddof=1))
+    if variance <= 0 or spread <= 0:
+        return Estimate(value, value, value, n, unit, "mean of equal values", effective_n=n)
+    effective = min(n, n * spread / (variance / n))
+    standard = (values - value) / math.sqrt(spread)
+    skewness, kurtosis = float(np.mean(standard**3)), float(np.mean(standard**4))
+    df = max(1.0, df * min(1.0, 2 / max(1.0, kurtosis - 1)))
+    low, high = _bent_student(skewness / (6 * math.sqrt(effective)), df, confidence)
+    error = math.sqrt(variance) / n
+    method = "mean, skewness-adjusted Student interval"
+    if effective < n:
+        method += f", {effective:.0f} effective samples"
+    return Estimate(
+        value, max(0.0, value - high * error), value - low * error, n, unit, method,
+        effective_n=effective,
+    )  # fmt: skip
 
 
 def rate_estimate(
-    times_s: Floats, weights: Floats, start_s: float, end_s: float, unit: str, n: int
+    times_s: Floats,
+    weights: Floats,
+    start_s: float,
+    end_s: float,
+    unit: str,
+    n: int,
+    *,
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Σ weights of events inside [start, end) per second, with a batch-means interval."""
     span_s = end_s - start_s
@@ -42,24 +80,82 @@ def rate_estimate(
     total = float(weights[inside].sum())
     edges = np.linspace(start_s, end_s, BATCHES + 1)
     batches, _ = np.histogram(times_s[inside], bins=edges, weights=weights[inside])
-    half = _student_half(batches / (span_s / BATCHES))
+    variance, df = variance_of_sum(batches - total / BATCHES)
+    half = float(t.isf((1 - confidence) / 2, df)) * math.sqrt(variance) / span_s
     value = total / span_s
-    return Estimate(
-        value, max(0.0, value - half), value + half, n, unit, f"batch means of {BATCHES}"
-    )
+    method = f"batch means of {BATCHES}, autocorrelation counted in"
+    return Estimate(value, max(0.0, value - half), value + half, n, unit, method)
 
 
-def share_estimate(hits: int, n: int) -> Estimate:
-    """hits / n with the exact binomial interval (Clopper & Pearson 1934)."""
+def share_estimate(
+    hits: Floats, *, runs: Sequence[int] | None = None, confidence: float = CONFIDENCE
+) -> Estimate:
+    """Share of hits (0 or 1 each, in order of scheduling): the exact binomial interval (Clopper &
+    Pearson 1934) for as many samples as they are worth."""
+    n = len(hits)
     if n == 0:
         return Estimate.missing("share", "no requests")
-    tail = (1 - CONFIDENCE) / 2
-    low = float(beta.ppf(tail, hits, n - hits + 1)) if hits else 0.0
+    worth = worth_of_shares(hits, runs=runs)
+    m = worth.counted(confidence)
+    value = float(hits.mean())
+    low, high = clopper_pearson(value * m, m, confidence)
+    method = "Clopper-Pearson interval"
+    if m < n:
+        method += f", {m} effective samples"
+    return Estimate(value, low, high, n, "share", method, effective_n=worth.effective_n)
+
+
+def clopper_pearson(hits: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Exact interval of a share; hits and n need not be whole."""
+    tail = (1 - confidence) / 2
+    low = float(beta.ppf(tail, hits, n - hits + 1)) if hits > 0 else 0.0
     high = float(beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
-    return Estimate(hits / n, low, high, n, "share", "Clopper-Pearson interval")
+    return low, high
 
 
-def _student_half(values: Floats) -> float:
-    n = len(values)
-    spread = float(np.std(values, ddof=1))
-    return float(t.ppf(1 - (1 - CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
+def mean_of_runs(estimates: Sequence[Estimate], confidence: float = CONFIDENCE) -> Estimate:
+    """One figure of several runs of equal length: their mean.
+
+    The interval is Student's over the runs, unless the runs differ by no more than their own
+    intervals explain.
+    """
+    first, runs = estimates[0], len(estimates)
+    if runs == 1:
+        return first
+    values = np.array([estimate.value for estimate in estimates])
+    mean, total = float(values.mean()), sum(estimate.n for estimate in estimates)
+    method = f"mean of {runs} runs, between-run interval"
+    if not np.isfinite(values).all():
+        return Estimate(mean, 0.0, math.inf, total, first.unit, method)
+    tail = (1 - confidence) / 2
+    halves = np.array([(estimate.high - estimate.low) / 2 for estimate in estimates])
+    within = float(np.mean((halves / norm.isf(tail)) ** 2))
+    between = float(values.var(ddof=1))
+    level = SOMETIMES_POOL[0] if runs == 2 else SOMETIMES_POOL[1]
+    if between > within * float(f.isf(level, runs - 1, 1_000)):
+        half = float(t.isf(tail, runs - 1)) * math.sqrt(max(between, within) / runs)
+    else:
+        half = float(np.sqrt((halves**2).sum())) / runs
+        method = f"mean of {runs} runs that agree"
+    return Estimate(mean, max(0.0, mean - half), mean + half, total, first.unit, method)
+
+
+def _residuals(values: Floats, mean: float, sizes: Floats | None) -> Floats:
+    """Σ (value − mean) of each request."""
+    if sizes is None:
+        return values - mean
+    total = np.concatenate([[0.0], np.cumsum(values - mean)])
+    residuals: Floats = np.diff(total[np.concatenate([[0], np.cumsum(sizes).astype(int)])])
+    return residuals
+
+
+def _bent_student(skew: float, df: float, confidence: float) -> tuple[float, float]:
+    """The two quantiles of a Student statistic of skewed samples; skew = skewness / (6 √n)."""
+    quantile = float(t.isf((1 - confidence) / 2, df))
+    if abs(skew) < 1e-6:
+        return -quantile, quantile
+
+    def bend(x: float) -> float:
+        return (math.cbrt(1 + 6 * skew * (x - skew)) - 1) / (2 * skew)
+
+    return bend(-quantile), bend(quantile)

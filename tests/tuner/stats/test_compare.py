@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tuner.stats import Estimate, compare_paired, compare_rates
+from tuner.stats import Estimate, compare_rates
 
 
 def test_clear_gain() -> None:
@@ -27,21 +27,6 @@ def test_one_pair_or_a_failed_run_decides_nothing() -> None:
     assert compare_rates([100, 100], [200, math.nan]).outcome == "inconclusive"
     with pytest.raises(ValueError, match="as many"):
         compare_rates([1], [1, 2])
-
-
-def test_paired_requests_cancel_what_they_share() -> None:
-    rng = np.random.default_rng(1)
-    a = rng.lognormal(0, 1, 60)
-    b = a * 0.9 * rng.lognormal(0, 0.05, 60)
-    found = compare_paired(list(a), list(b))
-    assert found.outcome == "improved"
-    assert found.low < 0.9 < found.high
-    assert compare_paired(list(a), list(b)) == found
-
-
-def test_pairs_that_mostly_failed_decide_nothing() -> None:
-    a, b = [1.0] * 20, [0.5] * 15 + [math.inf] * 5
-    assert compare_paired(a, b).outcome == "inconclusive"
 
 
 def test_false_alarms_are_as_rare_as_said() -> None:
