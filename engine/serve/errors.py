@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from engine.errors import EngineDeadError, RequestError
 
@@ -99,6 +100,10 @@ def install(app: FastAPI) -> None:
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
         return error_response(message, status=error.status_code, code=code, headers=error.headers)
 
+    async def client_gone(_: Request, __: Exception) -> Response:
+        return Response(status_code=499)  # nobody reads it, but the http_* metrics count it
+
+    app.add_exception_handler(ClientDisconnect, client_gone)
     app.add_exception_handler(RequestError, refused)
     app.add_exception_handler(EngineDeadError, refused)
     app.add_exception_handler(HTTPException, http_error)

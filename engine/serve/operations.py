@@ -12,6 +12,7 @@ from fastapi.responses import Response
 import engine
 from engine.errors import EngineDeadError, RequestError
 from engine.metrics.registry import CONTENT_TYPE
+from engine.serve.intake import read_body
 from engine.serve.service import Service
 
 
@@ -54,7 +55,7 @@ def install(app: FastAPI, service: Service) -> None:
     @app.post("/admin/config")
     async def change_config(request: Request) -> Response:
         _require_admin(service)
-        change = _json_object(await request.body())
+        change = _json_object(await read_body(request))
 
         def apply() -> dict[str, Any]:
             service.knobs.apply(service.knobs.checked(change))

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from engine.serve import errors
 from engine.serve.bodies import UsageOptions, Writer
 from engine.serve.generation import Generation, StreamResponse, whole_response
+from engine.serve.intake import read_body
 from engine.serve.protocol import (
     COMPLETION_DEFAULT_MAX_TOKENS,
     ChatBody,
@@ -19,7 +20,7 @@ from engine.serve.protocol import (
     GenerationBody,
     parse_body,
 )
-from engine.serve.service import Service
+from engine.serve.service import Prompt, Service
 
 Body = TypeVar("Body", bound=GenerationBody)
 
@@ -47,7 +48,7 @@ def install(app: FastAPI, service: Service) -> None:
 
 
 async def _checked(kind: type[Body], request: Request, service: Service) -> Body:
-    body = parse_body(kind, await request.body())
+    body = parse_body(kind, await read_body(request))
     body.check()
     service.check_model(body.model)
     return body
@@ -56,21 +57,23 @@ async def _checked(kind: type[Body], request: Request, service: Service) -> Body
 async def _start_completion(
     service: Service, response_id: str, body: CompletionBody, arrival_s: float
 ) -> Generation:
-    given = body.max_tokens
+    # The engine always computes a token: of an echo alone, one that is not shown.
+    given = 1 if body.only_echoes else body.max_tokens
     limit = COMPLETION_DEFAULT_MAX_TOKENS if given is None else given
     sampling = body.sampling(max_tokens=limit)
-    prompts: list[list[int]] = []
-    for prompt in body.prompts():
-        if isinstance(prompt, str):
-            token_ids = await service.encode(prompt)
+    prompts: list[Prompt] = []
+    for given_prompt in body.prompts():
+        if isinstance(given_prompt, str):
+            prompt = Prompt(await service.encode(given_prompt), given_prompt)
         else:
-            token_ids = prompt
-            service.check_token_ids(token_ids)
-        service.check_length(len(token_ids), given, "prompt" if given is None else "max_tokens")
-        prompts.append(token_ids)
-    # A default limit must not refuse a prompt that leaves room for fewer tokens.
-    room = service.max_model_len - max(map(len, prompts))
-    sampling = replace(sampling, max_tokens=min(limit, room))
+            prompt = Prompt(given_prompt)
+            service.check_token_ids(given_prompt)
+        at_fault = "prompt" if given is None or body.only_echoes else "max_tokens"
+        service.check_length(len(prompt.token_ids), given, at_fault)
+        prompts.append(prompt)
+    if given is None:  # a default must not refuse a prompt that leaves room for fewer tokens
+        room = service.room_after(max(len(prompt.token_ids) for prompt in prompts))
+        sampling = replace(sampling, max_tokens=min(limit, room))
     return await service.start(response_id, prompts, sampling, body, arrival_s=arrival_s)
 
 
@@ -83,7 +86,7 @@ async def _start_chat(
     prompt = await service.encode_chat(messages, body.chat_template_kwargs or {})
     param = "messages" if limit is None else "max_tokens"
     service.check_length(len(prompt), limit, param)
-    return await service.start(response_id, [prompt], sampling, body, arrival_s=arrival_s)
+    return await service.start(response_id, [Prompt(prompt)], sampling, body, arrival_s=arrival_s)
 
 
 async def _respond(

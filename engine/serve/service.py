@@ -17,13 +17,22 @@ from engine.metrics.registry import MetricRegistry
 from engine.sampling_params import SamplingParams
 from engine.sequence import Sequence as EngineSequence
 from engine.serve.admin import LiveKnobs
-from engine.serve.choices import Choice
+from engine.serve.choices import Choice, Echo
 from engine.serve.generation import Generation
+from engine.serve.logprobs import TokenLog, prompt_text
 from engine.serve.protocol import MAX_CHOICES, GenerationBody
 from engine.tokenizer import Tokenizer
 
 _LONG_TEXT_CHARS = 16_384
 """Texts from here on are tokenized beside the event loop, which must keep streaming."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids, and the text they were given as, if they were."""
+
+    token_ids: list[int]
+    text: str | None = None
 
 
 @dataclass
@@ -49,7 +58,7 @@ class Service:
         """Refuse a request for another model."""
         if name is not None and name != self.served_model_name:
             raise RequestError(
-                f"the model {name!r} is not served here; this server has "
+                f"the model {name[:200]!r} is not served here; this server has "
                 f"{self.served_model_name!r}",
                 param="model",
                 code="model_not_found",
@@ -58,6 +67,7 @@ class Service:
 
     async def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt."""
+        self._check_chars(len(text), "prompt")
         if len(text) < _LONG_TEXT_CHARS:
             return self.tokenizer.encode(text)
         return await asyncio.to_thread(self.tokenizer.encode, text)
@@ -66,9 +76,27 @@ class Service:
         self, messages: list[dict[str, Any]], variables: dict[str, Any]
     ) -> list[int]:
         """Token ids of a conversation."""
-        if sum(len(message["content"]) for message in messages) < _LONG_TEXT_CHARS:
+        num_chars = sum(len(message["content"]) for message in messages)
+        self._check_chars(num_chars, "messages")
+        if num_chars < _LONG_TEXT_CHARS:
             return self.tokenizer.chat_prompt(messages, variables)
         return await asyncio.to_thread(self.tokenizer.chat_prompt, messages, variables)
+
+    def room_after(self, prompt_tokens: int) -> int:
+        """Tokens that may follow a prompt, in the model's context and in the KV pool; at least 1,
+        so that the engine itself says what does not fit."""
+        pool_tokens = self.knobs.kv_blocks_cap * self.config.block_size
+        return max(1, min(self.max_model_len - prompt_tokens, pool_tokens - prompt_tokens + 1))
+
+    def _check_chars(self, num_chars: int, param: str) -> None:
+        """Refuse what can never fit max_model_len before seconds are spent on its tokens."""
+        if num_chars > self.max_model_len * self.tokenizer.max_chars_per_token:
+            raise RequestError(
+                f"this model's maximum context length is {self.max_model_len} tokens, which cannot "
+                f"hold {num_chars} characters",
+                param=param,
+                code="context_length_exceeded",
+            )
 
     def check_token_ids(self, token_ids: Sequence[int]) -> None:
         """Refuse ids outside the vocabulary."""
@@ -111,7 +139,7 @@ class Service:
     async def start(
         self,
         response_id: str,
-        prompts: Sequence[list[int]],
+        prompts: Sequence[Prompt],
         sampling: SamplingParams,
         body: GenerationBody,
         *,
@@ -133,20 +161,39 @@ class Service:
                 index = len(choices)
                 own = _own_seed(sampling, number)
                 request_id = f"{response_id}-{index}"
-                choices.append(Choice(index, request_id, own, self.tokenizer.detokenizer()))
+                choices.append(self._choice(index, request_id, own, prompt, body))
                 sequences.append(
                     EngineSequence(
-                        request_id, prompt, own, arrival_s, cache_salt=body.cache_salt or ""
+                        request_id, prompt.token_ids, own, arrival_s,
+                        cache_salt=body.cache_salt or "",
                     )
-                )
+                )  # fmt: skip
         stream = await self.engine.submit(sequences)
         return Generation(
             self.engine,
             stream,
             choices,
-            num_prompt_tokens=sum(map(len, prompts)),
+            num_prompt_tokens=sum(len(prompt.token_ids) for prompt in prompts),
             choices_per_prompt=per_prompt,
         )
+
+    def _choice(
+        self,
+        index: int,
+        request_id: str,
+        sampling: SamplingParams,
+        prompt: Prompt,
+        body: GenerationBody,
+    ) -> Choice:
+        choice = Choice(index, request_id, sampling, self.tokenizer.detokenizer())
+        if body.num_logprobs is not None:
+            choice.log = TokenLog(self.tokenizer.token_bytes)
+        if body.echoes:
+            text = prompt.text
+            if text is None:
+                text = prompt_text(self.tokenizer.token_bytes, prompt.token_ids)
+            choice.echo = Echo(prompt.token_ids, text, alone=body.only_echoes)
+        return choice
 
 
 def _own_seed(sampling: SamplingParams, number: int) -> SamplingParams:

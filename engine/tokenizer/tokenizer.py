@@ -5,6 +5,7 @@ Owns where its pieces come from (GGUF metadata, or tokenizer.json and tokenizer_
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from engine.errors import EngineConfigError, RequestError
 from engine.tokenizer import from_gguf
 from engine.tokenizer.chat_template import ChatTemplate
 from engine.tokenizer.detokenizer import Alphabet, IncrementalDetokenizer, TokenBytes
+
+_NORMALIZER_MARGIN = 4
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,21 @@ class Tokenizer:
     chat_template: ChatTemplate | None
     bos_token_id: int | None = None
 
+    @functools.cached_property
+    def max_chars_per_token(self) -> int:
+        """No text has fewer tokens than its length divided by this; the margin is for normalizers,
+        which may shorten a text."""
+        return _NORMALIZER_MARGIN * max(map(len, self.backend.get_vocab(with_added_tokens=True)))
+
     @property
     def vocab_size(self) -> int:
         return int(self.backend.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text, with BOS where the model wants one."""
-        ids: list[int] = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
+        # As a batch: that releases the interpreter, which a long text would hold for seconds.
+        (encoding,) = self.backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids: list[int] = encoding.ids
         if add_special_tokens and self.bos_token_id is not None:
             return [self.bos_token_id, *ids]
         return ids

@@ -94,3 +94,16 @@ def test_other_requests_go_on(slow_server: RunningServer) -> None:
     answer = json.loads(received.partition(b"\r\n\r\n")[2])
     assert answer["usage"]["completion_tokens"] == 30
     slow_server.wait_idle()
+
+
+def test_a_client_that_leaves_within_its_body_is_its_own_fault(
+    slow_server: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone_before = client_faults(slow_server)
+    with socket.create_connection(("127.0.0.1", slow_server.port), timeout=10) as connection:
+        connection.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+        )
+        slow_server.metrics()  # an answer on another connection: the half request has been read
+    slow_server.wait_for(lambda _: client_faults(slow_server) == gone_before + 1)
+    assert "Exception" not in caplog.text

@@ -8,7 +8,9 @@ import httpx
 import openai
 import pytest
 
-from tests.engine.serve.harness import MODEL, RunningServer
+from engine.serve.intake import MAX_BODY_BYTES
+from tests.engine.fake_runner import FakeRunner
+from tests.engine.serve.harness import MODEL, RunningServer, running
 
 CHAT = [{"role": "user", "content": "Hi"}]
 
@@ -218,6 +220,40 @@ def test_bad_requests(
         assert error["param"] == param
         assert words in str(error["message"])
     server.wait_idle()
+
+
+def test_a_body_beyond_the_limit_is_refused_and_the_server_goes_on(server: RunningServer) -> None:
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        response = httpx.post(f"{server.url}{path}", content=b" " * (MAX_BODY_BYTES + 1))
+        error = error_of(response, 413)
+        assert error["code"] == "request_too_large"
+        assert str(MAX_BODY_BYTES) in str(error["message"])
+    assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_text_that_can_never_fit_is_refused_before_it_is_tokenized(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(server.service.tokenizer), "encode", lambda *_, **__: 1 / 0)
+    long = "a" * 1_000_000
+    for path, body in (
+        ("completions", {"prompt": long}),
+        ("chat/completions", {"messages": [{"role": "user", "content": long}]}),
+    ):
+        error = error_of(httpx.post(f"{server.url}/v1/{path}", json=body), 400)
+        assert error["code"] == "context_length_exceeded"
+        assert "1000000 characters" in str(error["message"])
+
+
+def test_the_default_of_max_tokens_yields_to_a_small_kv_pool() -> None:
+    runner = FakeRunner(num_kv_blocks=4)
+    room = 4 * runner.block_size
+    with running(runner=runner) as server:
+        url = f"{server.url}/v1/completions"
+        answer = httpx.post(url, json={"prompt": "a" * (room - 4), "ignore_eos": True}).json()
+        assert answer["usage"]["completion_tokens"] == 5  # the last token's KV is never needed
+        error = error_of(httpx.post(url, json={"prompt": "a" * (room + 1)}), 400)
+        assert error["code"] == "kv_pool_exceeded"
 
 
 def test_malformed_json_and_unknown_paths(server: RunningServer) -> None:
