@@ -22,6 +22,7 @@ from tuner.samples import (
     Window,
     cut_off_s,
     gap_groups,
+    in_order,
     in_window,
     run_lengths,
     samples,
@@ -166,7 +167,7 @@ def figure(
         )
     bounds = slos.latency_bounds_s
     if key in SHARES:
-        inside = sorted(in_window(records, window), key=lambda record: record.scheduled_s)
+        inside = in_order(in_window(records, window))
         hits = [share_hit(record, key, bounds) for record in inside]
         runs = run_lengths([record.scheduled_s for record in inside], run_ends_s)
         return share_estimate(np.array(hits, dtype=float), runs=runs, confidence=confidence)

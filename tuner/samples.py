@@ -68,6 +68,14 @@ def in_window(records: Sequence[RequestRecord], window: Window) -> list[RequestR
     return [r for r in records if window[0] <= r.scheduled_s < window[1]]
 
 
+def in_order(records: Sequence[RequestRecord]) -> list[RequestRecord]:
+    """By scheduled time. Requests of the same moment have no order: they come in a random one
+    (always the same), so that their place in a list is not taken for time."""
+    drawn = np.random.default_rng(0).permutation(len(records))
+    order = sorted(range(len(records)), key=lambda i: (records[i].scheduled_s, drawn[i]))
+    return [records[i] for i in order]
+
+
 def samples(
     records: Sequence[RequestRecord],
     metric: str,
@@ -81,7 +89,7 @@ def samples(
     one run ends and the next begins, on the records' clock.
     """
     rows: list[tuple[RequestRecord, Floats, bool]] = []
-    for record in sorted(records, key=lambda r: (r.scheduled_s, r.index)):
+    for record in in_order(records):
         values, last_open = _row(record, metric, end_s)
         if len(values):
             rows.append((record, values, last_open))
@@ -108,9 +116,9 @@ def run_lengths(scheduled_s: Sequence[float], run_ends_s: Sequence[float]) -> li
 
 
 def gap_groups(records: Sequence[RequestRecord]) -> list[Floats]:
-    """The gaps of each request that has or owes some; a failed one owes as many infinite gaps as
-    it was asked for, so that failures weigh what they cost."""
-    groups = [_gaps(record) for record in records]
+    """The gaps of each request that has or owes some, in order; a failed one owes as many infinite
+    gaps as it was asked for, so that failures weigh what they cost."""
+    groups = [_gaps(record) for record in in_order(records)]
     return [group for group in groups if len(group)]
 
 
