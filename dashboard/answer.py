@@ -24,19 +24,13 @@ from dashboard.history import (
     unmet_text,
 )
 from storage import Study
+from tuner.report.words import ANSWERS, GAINS
 
-_ANSWERS: dict[str, tuple[str, str]] = {
-    "improved": ("A better configuration is confirmed", "good"),
-    "keep_baseline": ("Keep the baseline", "info"),
-    "undecided": ("Not decided yet", "warn"),
-    "none_feasible": ("No configuration met the SLOs", "bad"),
-    "swept": ("Swept", "info"),
-}
-_GAINS = {
-    "improved": "confirmed",
-    "worse": "worse, and that is confirmed",
-    "no_difference": "no difference",
-    "inconclusive": "not confirmed",
+_TONES = {
+    "improved": "good",
+    "keep_baseline": "info",
+    "undecided": "warn",
+    "none_feasible": "bad",
 }
 
 
@@ -72,9 +66,10 @@ def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Ans
     result = study.result or {}
     if not result:
         return _so_far(found, objective)
-    title, tone = _ANSWERS.get(str(result.get("answer")), (str(result.get("answer", "")), "info"))
+    answer = str(result.get("answer", ""))
+    title, tone = ANSWERS.get(answer, answer), _TONES.get(answer, "info")
     reason, closest = str(result.get("reason") or ""), result.get("closest") or {}
-    recommended = result.get("answer") != "none_feasible"
+    recommended = answer != "none_feasible"
     return Answer(
         title=title,
         tone=tone,
@@ -126,5 +121,5 @@ def _gain_text(gain: Mapping[str, Any], objective: Objective) -> str:
     pairs = int(gain.get("pairs") or 0)
     if low is None or high is None:
         return f"{text} ({pairs} pair, no interval: no gain or loss is claimed)"
-    word = _GAINS.get(str(gain.get("outcome")), "")
+    word = GAINS.get(str(gain.get("outcome")), "")
     return f"{text} (95 % interval {low:.3g} to {high:.3g}, {pairs} interleaved pairs): {word}"

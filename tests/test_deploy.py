@@ -52,6 +52,16 @@ def test_what_a_service_refers_to_exists(name: str) -> None:
         assert source in COMPOSE["volumes"] or (ROOT / source).exists(), volume
 
 
+@pytest.mark.parametrize("name", ["dashboard", "tuner"])
+def test_the_databases_password_stands_in_no_command(name: str) -> None:
+    """It would be shown with every study, and a password with an @ or / would break the URL."""
+    words = " ".join(str(word) for word in SERVICES[name]["command"])
+    assert "PASSWORD" not in words
+    assert "postgresql+psycopg://slotune@postgres:5432/slotune" in words
+    asked = SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    assert SERVICES[name]["environment"]["PGPASSWORD"] == asked
+
+
 @pytest.mark.parametrize("name", ["engine", "dashboard", "tuner"])
 def test_commands_are_accepted_by_our_own_parsers(name: str) -> None:
     service = SERVICES[name]

@@ -146,7 +146,8 @@ VLLM_METRICS: tuple[MetricSpec, ...] = (
     _lengths("request_max_num_generation_tokens", "Most tokens any output of a request had."),
     _lengths("request_params_max_tokens", "The max_tokens of finished requests."),
     _lengths(
-        "request_prefill_kv_computed_tokens", "Prompt tokens computed, not taken from the cache."
+        "request_prefill_kv_computed_tokens",
+        "Tokens computed before the first output, those again after a preemption included.",
     ),
     MetricSpec(
         "vllm:request_params_n",

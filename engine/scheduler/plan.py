@@ -1,6 +1,6 @@
 """The vocabulary between scheduler and runner: one immutable StepPlan down, one StepOutput up.
 
-Nothing else crosses. The same plan feeds the real runner, the simulator and the tests.
+Nothing else crosses. The same plan feeds the real runner and the tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.sampling_params import SamplingParams
 
 
 class BindingLimit(StrEnum):
-    """What held this step back (2-diagnosis: `slotune:step_binding_limit`)."""
+    """What held this step back; counted as `slotune:step_binding_limit`."""
 
     KV_PRESSURE = "kv_pressure"
     SEQ_CAP = "seq_cap"
@@ -51,7 +51,8 @@ class ScheduledSeq:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """All the runner needs to run one step. `decodes come first` in `scheduled`."""
+    """All the runner needs to run one step. Sequences that ran before come first in `scheduled`,
+    those with one pending token ahead of the rest; then those admitted now."""
 
     scheduled: tuple[ScheduledSeq, ...]
     num_scheduled_tokens: int

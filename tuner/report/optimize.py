@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.report.flags import commands, config_text
+from tuner.report.words import ANSWERS, GAINS
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
 from tuner.search.pool import Pooled
@@ -22,13 +23,6 @@ from tuner.units import show
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")
 UNSTEADY = 1.3
 """Runs of the unchanged baseline further apart than this ratio call for a caution."""
-
-_HEADS = {
-    "improved": "A better configuration is confirmed",
-    "keep_baseline": "Keep the baseline",
-    "undecided": "Not decided yet",
-    "none_feasible": "No configuration met the SLOs",
-}
 
 
 def result_dict(
@@ -69,7 +63,7 @@ def report_lines(
     nearest: Outcome | None,
 ) -> list[str]:
     """What is printed at the end."""
-    head = _HEADS[decision.answer]
+    head = ANSWERS[decision.answer]
     lines = ["", head if decision.answer == "none_feasible" else f"{head}: {decision.reason}", ""]
     lines += _table(decision, objective, slos)
     lines += _verdict_lines("baseline", decision.baseline)
@@ -116,13 +110,9 @@ def gain_text(decision: Decision, objective: Objective) -> str:
     text = f"{objective.key} {gain.ratio:.3g} × baseline"
     if not math.isfinite(gain.high):
         return f"{text}, {gain.n} pair: no interval, so no gain or loss is claimed"
-    words = {
-        "improved": "confirmed", "worse": "worse, and that is confirmed",
-        "no_difference": "no difference", "inconclusive": "not confirmed",
-    }  # fmt: skip
     return (
         f"{text} (95 % interval {gain.low:.3g} to {gain.high:.3g} from {gain.n} interleaved pairs, "
-        f"same requests on both sides): {words[gain.outcome]}"
+        f"same requests on both sides): {GAINS[gain.outcome]}"
     )
 
 
