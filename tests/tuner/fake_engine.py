@@ -53,7 +53,9 @@ class FakeEngine(FakeServer):
 
     def __enter__(self) -> FakeEngine:
         self._thread.start()
-        starting = asyncio.start_server(self._serve, "127.0.0.1", self.wanted_port, backlog=512)
+        starting = self._loop.create_server(
+            self._protocol, "127.0.0.1", self.wanted_port, backlog=512
+        )
         self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(10)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"

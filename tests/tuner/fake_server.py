@@ -4,7 +4,8 @@
         endpoint = Endpoint(server.url).probe()
 
 A script gets the number of the streamed request (from 0) and its body and returns a Reply.
-Speaks HTTP/1.1 from a thread of its own, one connection per request.
+Speaks HTTP/1.1 from a thread of its own; connections stay open unless keep_alive is False. sent
+holds, for each streamed request, the monotonic time of every write.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,6 +107,22 @@ def count_prompt(body: dict[str, Any]) -> int:
     return len(prompt) if isinstance(prompt, list) else TOKENS_PER_WORD * len(prompt.split())
 
 
+class WatchedReader(asyncio.StreamReader):
+    """gone is set when the client has left."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.gone = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self.gone.set()
+
+    def set_exception(self, exc: BaseException) -> None:
+        super().set_exception(exc)
+        self.gone.set()
+
+
 class FakeServer:
     """requests: bodies of streamed requests. hung_up: those whose client went before the end."""
 
@@ -120,20 +138,23 @@ class FakeServer:
         max_model_len: int | None = None,
         metrics: Callable[[], str] | None = None,
         models_page: bytes = b"",
+        keep_alive: bool = True,
     ) -> None:
         self.script = script or (lambda _, body: answer(body))
         self.model, self.api_key = model, api_key
         self.token_ids, self.forced_lengths = token_ids, forced_lengths
         self.apis, self.max_model_len, self.metrics = tuple(apis), max_model_len, metrics
         self.models_page = models_page  # any web page in the place of the list of models
+        self.keep_alive = keep_alive
         self.requests: list[dict[str, Any]] = []
-        self.hung_up = 0
+        self.sent: list[list[float]] = []
+        self.connections = self.hung_up = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> FakeServer:
         self._thread.start()
-        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
+        starting = self._loop.create_server(self._protocol, "127.0.0.1", 0, backlog=512)
         self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(10)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -152,13 +173,20 @@ class FakeServer:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(WatchedReader(loop=self._loop), self._serve)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        stays = True
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-            headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
-            body = await reader.readexactly(int(headers.get("content-length", 0)))
-            method, path, _ = head[0].split(" ")
-            await self._route(method, path, headers, body, reader, writer)
+            while stays and not writer.is_closing():
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                method, path, _ = head[0].split(" ")
+                await self._route(method, path, headers, body, reader, writer)
+                stays = self.keep_alive and headers.get("connection") != "close"
         writer.close()
 
     async def _route(
@@ -192,7 +220,9 @@ class FakeServer:
             counts = {"prompt_tokens": count_prompt(body), "completion_tokens": 1}
             return _json(writer, 200, {"choices": [{"text": "x"}], "usage": counts})
         self.requests.append(body)
-        await self._stream(self.script(len(self.requests) - 1, body), reader, writer)
+        sent: list[float] = []
+        self.sent.append(sent)
+        await self._stream(self.script(len(self.requests) - 1, body), reader, writer, sent)
         return None
 
     def _problem(self, body: dict[str, Any]) -> str:
@@ -203,7 +233,11 @@ class FakeServer:
         return ""
 
     async def _stream(
-        self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        reply: Reply,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        sent: list[float],
     ) -> None:
         if reply.raw:
             return _bytes(writer, reply.status, reply.raw, "text/plain; charset=utf-8")
@@ -211,17 +245,20 @@ class FakeServer:
             return _json(writer, reply.status, reply.json)
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
         )
-        gone = asyncio.create_task(reader.read())
+        assert isinstance(reader, WatchedReader)
+        gone = asyncio.create_task(reader.gone.wait())
         try:
             for step in reply.steps:
                 wait_s = None if step.data is None else step.wait_s
                 done, _ = await asyncio.wait({gone}, timeout=wait_s)
                 if done:
                     self.hung_up += 1
+                    writer.close()
                     return None
                 if step.data:
+                    sent.append(time.monotonic())
                     writer.write(f"{len(step.data):x}\r\n".encode() + step.data + b"\r\n")
                     await writer.drain()
             if reply.cut:
@@ -245,8 +282,5 @@ def _plain(
 
 
 def _bytes(writer: asyncio.StreamWriter, status: int, data: bytes, kind: str) -> None:
-    writer.write(
-        f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
-        "Connection: close\r\n\r\n".encode()
-        + data
-    )
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+    writer.write(head.encode() + data)

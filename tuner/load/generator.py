@@ -87,7 +87,7 @@ class Generator:
         self._index = itertools.count()
         self._more = True  # whether there are sessions left to take
         self._open: set[asyncio.Task[None]] = set()
-        self._stopping = False
+        self.started = self._stopping = False
         self._fault: BaseException | None = None
 
     def prepare(self) -> None:
@@ -102,6 +102,7 @@ class Generator:
         self.client = HttpClient(self.plan.endpoint.base_url, self.plan.connect_timeout_s)
         self._alarm = Alarm()
         self._stopped = asyncio.Event()
+        self.started = True
         await self.client.resolve()
         if began_s is None:
             self.result.began_s, self.result.began_unix_s = time.monotonic(), time.time()
