@@ -7,6 +7,7 @@ sentence for the page (`Unavailable`), never an exception that reaches the user.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -16,6 +17,7 @@ from dashboard.settings import Settings, current
 from storage import Database, StorageError, open_database
 from storage.sources import open_source
 from storage.sources.base import MetricSource
+from tuner.diagnosis.server_info import server_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,13 @@ def evaluator() -> Evaluator | None:
 
 @st.cache_resource(show_spinner=False)
 def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
+    url = settings.url
     return Evaluator(
-        _source, target=settings.target, slos=settings.slos, settings=dict(settings.knobs)
+        _source,
+        target=settings.target,
+        slos=settings.slos,
+        settings=dict(settings.knobs),
+        server_info=partial(server_info, url) if url else dict,
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from storage.sources.base import MetricSource
-from tuner.diagnosis import Diagnosis, History, collect, diagnose
+from tuner.diagnosis import Diagnosis, History, asked_quantiles, collect, diagnose
 from tuner.slo import parse_slos
 
 BEAT_S = 5.0
@@ -20,7 +21,8 @@ WINDOW_S = 60.0
 
 
 class Evaluator:
-    """Thread-safe. settings are what the server does not tell of itself, by knob name."""
+    """Thread-safe. server_info gives what the server tells of itself, settings what it does not,
+    by knob name."""
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class Evaluator:
         target: str,
         slos: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
+        server_info: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._target = target
         self._slos = parse_slos(slos)
         self._settings = dict(settings or {})
+        self._server_info = server_info
         self._clock = clock
         self._lock = threading.Lock()
         self._history = History()
@@ -56,15 +60,8 @@ class Evaluator:
         signals = collect(
             self._source,
             window_s=WINDOW_S,
-            server_info=self._settings,
-            quantiles=self._quantiles(),
+            server_info={**self._server_info(), **self._settings},
+            quantiles=asked_quantiles(self._slos.clauses),
             target=self._target,
         )
         return diagnose(signals, self._slos, self._history)
-
-    def _quantiles(self) -> dict[str, set[float]]:
-        wanted: dict[str, set[float]] = {}
-        for clause in self._slos.clauses:
-            if clause.quantile is not None:
-                wanted.setdefault(clause.metric, set()).add(clause.quantile)
-        return wanted

@@ -146,7 +146,8 @@ def _evaluate(
     thresholds: Any,
     settings: dict[str, str],
 ) -> int:
-    from tuner.diagnosis import History, collect, diagnose
+    from tuner.diagnosis import History, asked_quantiles, collect, diagnose
+    from tuner.diagnosis.server_info import server_info
 
     target = args.url or args.prometheus
     started_s = time.monotonic()
@@ -154,16 +155,13 @@ def _evaluate(
     if args.url:
         _watch_first(args, source, target)
     history = History() if args.watch else None
-    info = (_server_info(args.url) if args.url else {}) | settings
-    quantiles: dict[str, set[float]] = {}
-    for clause in slos.clauses if slos is not None else ():
-        if clause.quantile is not None:
-            quantiles.setdefault(clause.metric, set()).add(clause.quantile)
+    quantiles = asked_quantiles(slos.clauses if slos is not None else ())
     diagnosis = None
     try:
         while True:
             watched_s = time.monotonic() - started_s if args.url else math.inf
             window_s = min(args.window or 60.0, max(watched_s, 1.0))
+            info = (server_info(args.url) if args.url else {}) | settings  # knobs may have moved
             signals = collect(
                 source, window_s=window_s, server_info=info, quantiles=quantiles, target=target
             )
@@ -206,19 +204,6 @@ def _watch_first(args: argparse.Namespace, source: MetricSource, target: str) ->
         time.sleep(min(1.0, left_s))
         _require_reachable(source, target)
     line.clear()
-
-
-def _server_info(url: str) -> dict[str, Any]:
-    """The engine's own /server_info; {} where it has none (or answers otherwise)."""
-    from tuner.endpoint import base_url
-    from tuner.errors import UserError
-    from tuner.targets import TargetError, http
-
-    try:
-        info = http.call(f"{base_url(url)}/server_info", timeout_s=3.0)
-    except (http.HttpRefusalError, TargetError, UserError):
-        return {}
-    return info if isinstance(info, dict) else {}
 
 
 def _show(args: argparse.Namespace, diagnosis: Diagnosis) -> None:

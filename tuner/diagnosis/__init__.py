@@ -6,7 +6,7 @@
 Keep one History per target between evaluations; without one a node fires at once.
 """
 
-from tuner.diagnosis.collect import collect
+from tuner.diagnosis.collect import asked_quantiles, collect
 from tuner.diagnosis.model import Confidence, Diagnosis, Lever, NodeResult, State
 from tuner.diagnosis.render import render
 from tuner.diagnosis.settle import History
@@ -23,6 +23,7 @@ __all__ = [
     "Signals",
     "State",
     "Thresholds",
+    "asked_quantiles",
     "collect",
     "diagnose",
     "load_thresholds",

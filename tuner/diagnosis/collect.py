@@ -24,6 +24,7 @@ from tuner.diagnosis.registry import (
     latency_specs,
 )
 from tuner.diagnosis.signals import Signals
+from tuner.slo.grammar import Clause
 
 GROWTH_S = 600.0
 """How far back the queue's growth is looked for; twice the time that makes it an overload."""
@@ -65,6 +66,15 @@ def collect(
         target, look.dialect, look.at_s, window_s, look.status, readings, breakdowns,
         config=look.config(server_info or {}), models=look.models(),
     )  # fmt: skip
+
+
+def asked_quantiles(clauses: Iterable[Clause]) -> dict[str, set[float]]:
+    """The quantiles that SLOs name, by latency: what `collect` is to read besides its own."""
+    asked: dict[str, set[float]] = {}
+    for clause in clauses:
+        if clause.quantile is not None:
+            asked.setdefault(clause.metric, set()).add(clause.quantile)
+    return asked
 
 
 def _extra(quantiles: Mapping[str, Iterable[float]]) -> list[SignalSpec]:
