@@ -13,6 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from engine.serve.choices import Choice, Usage
+from engine.serve.logprobs import TokenLog
 
 Kind = Literal["completion", "chat"]
 DONE = b"data: [DONE]\n\n"
@@ -59,13 +60,14 @@ class Writer:
         """A chunk with new text, and with the finish reason once the choice has one."""
         content = orjson.dumps(text)
         reason = b"null" if choice.finish_reason is None else orjson.dumps(choice.finish_reason)
+        logprobs = b"null" if choice.log is None else orjson.dumps(self._logprobs(choice.log))
         if self._kind == "chat":
-            body = b'{"index":%d,"delta":{"content":%b},"logprobs":null,"finish_reason":%b}' % (
-                choice.index, content, reason,
+            body = b'{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":%b}' % (
+                choice.index, content, logprobs, reason,
             )  # fmt: skip
         else:
-            body = b'{"index":%d,"text":%b,"logprobs":null,"finish_reason":%b}' % (
-                choice.index, content, reason,
+            body = b'{"index":%d,"text":%b,"logprobs":%b,"finish_reason":%b}' % (
+                choice.index, content, logprobs, reason,
             )  # fmt: skip
         if self.options.continuous_usage:
             return self._head + body + b'],"usage":' + orjson.dumps(usage.as_dict()) + b"}\n\n"
@@ -94,10 +96,14 @@ class Writer:
         else:
             shown["text"] = text
         return shown | {
-            "logprobs": None,
+            "logprobs": None if choice.log is None else self._logprobs(choice.log),
             "finish_reason": choice.finish_reason,
             "stop_reason": choice.stop_reason,
         }
+
+    def _logprobs(self, log: TokenLog) -> dict[str, Any]:
+        """Of the tokens that came since the last time."""
+        return log.chat_form() if self._kind == "chat" else log.completion_form()
 
     def _envelope(self, suffix: str) -> bytes:
         name = "chat.completion" + suffix if self._kind == "chat" else "text_completion"

@@ -5,11 +5,13 @@ One Choice per sequence. Invariant: the text never shows a stop string, nor half
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.core import TokenEvent
 from engine.sampling_params import SamplingParams
+from engine.serve.logprobs import TokenLog
 from engine.tokenizer import IncrementalDetokenizer, StopMatcher
 
 
@@ -30,17 +32,29 @@ class Usage:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """The prompt that an answer begins with; alone: nothing is generated after it."""
+
+    token_ids: Sequence[int]
+    text: str
+    alone: bool = False
+
+
 @dataclass(slots=True)
 class Choice:
     """One output sequence while it grows.
 
     finish_reason stays None until the end; stop_reason is the stop string that ended it, if any.
+    log collects log-probabilities where they are asked for.
     """
 
     index: int
     request_id: str
     sampling: SamplingParams
     detokenizer: IncrementalDetokenizer
+    log: TokenLog | None = None
+    echo: Echo | None = None
     pieces: list[str] = field(default_factory=list)
     num_tokens: int = 0
     finish_reason: str | None = None
@@ -58,10 +72,29 @@ class Choice:
         """
         if self.finish_reason is not None:
             return ""
+        if self.echo is None or self.num_tokens:
+            return self._grow(event)
+        shown = self._begin(self.echo, event)
+        if self.echo.alone:  # the engine computes a token all the same; nobody has asked for it
+            self.finish_reason = "length"
+            return shown
+        return shown + self._grow(event)
+
+    def _begin(self, echo: Echo, event: TokenEvent) -> str:
+        if self.log is not None:
+            self.log.add_prompt(echo.token_ids, echo.text, event.prompt_logprobs)
+        return echo.text
+
+    def _grow(self, event: TokenEvent) -> str:
         self.num_tokens += 1
+        if self.log is not None:
+            self.log.add(event.token_id, event.logprobs)
         text = ""
         if event.finish_reason != "stop":  # the token that stops an output is not part of it
-            text = self._match(self.detokenizer.append(event.token_id))
+            piece = self.detokenizer.append(event.token_id)
+            if self.log is not None:
+                self.log.position += len(piece)
+            text = self._match(piece)
         if self._matcher.stopped is not None:
             self.finish_reason, self.stop_reason = "stop", self._matcher.stopped
         elif event.finish_reason is not None:

@@ -66,8 +66,9 @@ class Generation:
             return ""
         if choice.num_tokens == 0 and choice.index % self._choices_per_prompt == 0:
             self.usage.cached_tokens += event.num_cached_tokens
+        before = choice.num_tokens
         text = choice.take(event)
-        self.usage.completion_tokens += 1
+        self.usage.completion_tokens += choice.num_tokens - before
         if choice.finish_reason is not None:
             self._num_open -= 1
             if event.finish_reason is None:

@@ -31,7 +31,6 @@ _OFF_VALUES: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
     "logit_bias": ({},),
-    "logprobs": (False,),
     "min_p": (0,),
     "modalities": (["text"],),
     "parallel_tool_calls": (True, False),

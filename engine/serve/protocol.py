@@ -11,6 +11,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.errors import RequestError
+from engine.logprobs import MAX_TOP_LOGPROBS
 from engine.sampling_params import SamplingParams
 from engine.serve.errors import from_validation
 from engine.serve.parameters import refuse_unsupported
@@ -22,6 +23,7 @@ COMPLETION_DEFAULT_MAX_TOKENS = 16
 """OpenAI's and vLLM's limit for /v1/completions when the request names none."""
 
 TokenIds = list[Annotated[int, Field(ge=0)]]
+NumTop = Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)]
 
 
 class StreamOptions(BaseModel):
@@ -68,6 +70,21 @@ class GenerationBody(BaseModel):
         options = self.stream_options
         return options is not None and bool(options.continuous_usage_stats)
 
+    @property
+    def num_logprobs(self) -> int | None:
+        """How many of the likeliest tokens to tell beside each token; None: no log-probability."""
+        return None
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the answer begins with the prompt."""
+        return False
+
+    @property
+    def only_echoes(self) -> bool:
+        """Whether nothing is to be generated."""
+        return False
+
     def check(self) -> None:
         """Raise RequestError for what the schema alone cannot see."""
         refuse_unsupported(self.model_extra or {})
@@ -89,6 +106,8 @@ class GenerationBody(BaseModel):
             stop=tuple(stop),
             stop_token_ids=tuple(self.stop_token_ids or ()),
             ignore_eos=bool(self.ignore_eos),
+            logprobs=None if self.only_echoes else self.num_logprobs,
+            prompt_logprobs=self.num_logprobs if self.echoes else None,
         )
         params.check()
         return params
@@ -99,6 +118,20 @@ class CompletionBody(GenerationBody):
 
     # Checked by hand below: a schema of four alternatives walks a long list of ids four times.
     prompt: Any
+    echo: bool | None = None
+    logprobs: NumTop | None = None
+
+    @property
+    def num_logprobs(self) -> int | None:
+        return self.logprobs
+
+    @property
+    def echoes(self) -> bool:
+        return bool(self.echo)
+
+    @property
+    def only_echoes(self) -> bool:
+        return self.echoes and self.max_tokens == 0
 
     def prompts(self) -> list[str | list[int]]:
         """The prompts as a list of texts or of token id lists."""
@@ -165,6 +198,17 @@ class ChatBody(GenerationBody):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    top_logprobs: NumTop | None = None
+
+    @property
+    def num_logprobs(self) -> int | None:
+        return self.top_logprobs or 0 if self.logprobs else None
+
+    def check(self) -> None:
+        super().check()
+        if self.top_logprobs and not self.logprobs:
+            raise RequestError("top_logprobs needs logprobs=true", param="top_logprobs")
 
     def token_limit(self) -> int | None:
         """max_completion_tokens, or its older name max_tokens."""

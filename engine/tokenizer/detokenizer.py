@@ -55,6 +55,7 @@ class TokenBytes:
     ) -> None:
         self._piece_of = piece_of
         self._to_bytes = _TO_BYTES[alphabet]
+        self._special_ids = frozenset(special_ids)
         self._known: dict[int, bytes] = dict.fromkeys(special_ids, b"")
 
     def __getitem__(self, token_id: int) -> bytes:
@@ -64,6 +65,12 @@ class TokenBytes:
             known = b"" if piece is None else self._to_bytes(piece)
             self._known[token_id] = known
         return known
+
+    def shown(self, token_id: int) -> bytes:
+        """The same, but a special token as it is written."""
+        if token_id in self._special_ids:
+            return (self._piece_of(token_id) or "").encode()
+        return self[token_id]
 
 
 class IncrementalDetokenizer:

@@ -207,7 +207,8 @@ def test_models_and_health(server: RunningServer) -> None:
         ({"prompt": "a" * 200, "max_tokens": 100}, 400, "max_tokens", "maximum context length"),
         ({"prompt": [70_000]}, 400, "prompt", "70000"),
         ({"prompt": "", "max_tokens": 1}, 400, "prompt", "empty"),
-        ({"prompt": "a", "logprobs": 3}, 400, "logprobs", "not supported"),
+        ({"prompt": "a", "logprobs": 21}, 400, "logprobs", "less than or equal to 20"),
+        ({"prompt": "a", "max_tokens": 0, "logprobs": 1}, 400, "max_tokens", "at least 1"),
         ({}, 400, "prompt", "required"),
     ],
 )

@@ -63,6 +63,10 @@ def test_invalid_utf8_is_refused() -> None:
         ("stream", "yes"),
         ("seed", "a"),
         ("ignore_eos", 1),
+        ("logprobs", True),
+        ("logprobs", -1),
+        ("logprobs", 21),
+        ("echo", 1),
     ],
 )
 def test_a_value_out_of_range_or_of_a_wrong_type_is_named(field: str, value: object) -> None:
@@ -75,11 +79,8 @@ def test_a_value_out_of_range_or_of_a_wrong_type_is_named(field: str, value: obj
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("logprobs", 1),
-        ("logprobs", 0),
-        ("logprobs", True),
         ("top_logprobs", 5),
-        ("echo", True),
+        ("prompt_logprobs", 1),
         ("presence_penalty", 0.5),
         ("frequency_penalty", -0.5),
         ("repetition_penalty", 1.1),
