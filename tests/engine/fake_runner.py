@@ -8,13 +8,30 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import numpy as np
+
+from engine.logprobs import Logprobs
 from engine.scheduler.plan import ScheduledSeq, StepOutput, StepPlan
 
 EOS = 256
 VOCAB_SIZE = 258
+
+
+def logprob_of(token_id: int) -> float:
+    """What the scripted model claims of a token, wherever it stands; exact in float32."""
+    return -(token_id + 1) / 64
+
+
+def logprobs_of(token_ids: Sequence[int], top: int) -> Logprobs:
+    return Logprobs(
+        np.array([logprob_of(token_id) for token_id in token_ids], np.float32),
+        np.tile(np.arange(top, dtype=np.int32), (len(token_ids), 1)),
+        np.tile(np.array([logprob_of(t) for t in range(top)], np.float32), (len(token_ids), 1)),
+    )
 
 
 @dataclass
@@ -71,7 +88,20 @@ class FakeRunner:
         for scheduled in plan.scheduled:
             self._store(scheduled)
         sampled = {s.seq_id: self._next_token(s) for s in plan.scheduled if s.needs_sample}
-        return StepOutput(sampled=sampled, forward_s=self.step_s)
+        return StepOutput(
+            sampled=sampled,
+            forward_s=self.step_s,
+            logprobs={
+                s.seq_id: logprobs_of([sampled[s.seq_id]], s.sampling.logprobs)
+                for s in plan.scheduled
+                if s.needs_sample and s.sampling.logprobs is not None
+            },
+            prompt_logprobs={
+                s.seq_id: logprobs_of(s.prompt_targets, s.sampling.prompt_logprobs or 0)
+                for s in plan.scheduled
+                if s.prompt_targets
+            },
+        )
 
     def _slot(self, scheduled: ScheduledSeq, position: int) -> int:
         block = scheduled.block_table[position // self.block_size]
