@@ -1,4 +1,9 @@
-"""What a reader of a run should know before trusting it: lengths, missing usage, a warm cache."""
+"""What a reader of a run should know before trusting it, and what makes a run invalid.
+
+Cautions are notes beside figures that stand. A run is invalid where its figures do not show the
+server in a steady state: nothing was sent, the generator was the bottleneck, or more was offered
+than served.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuner.slo.grammar import SloSet
+
 if TYPE_CHECKING:
     from tuner.measure import Measurement
+
+LAG_SHARE_OF_BOUND = 0.1
+"""A run whose p99 lag exceeds this share of the tightest latency bound is invalid."""
+
+SINCE_SCHEDULED = ("ttft", "ttfat", "e2e")
+"""Latencies that start at the scheduled send; the lag is no part of gaps between tokens."""
+
+LAG_LIMIT_S = 0.1
+"""Without SLOs on these: what the generator's own p99 lag may be."""
+
+BUSY_LIMIT = 0.9
+"""Share of its core that the generator's busiest event loop may use in a closed loop."""
 
 LENGTH_TOLERANCE = 0.05
 """Mean lengths may be this share off what the workload asked for."""
@@ -34,7 +53,60 @@ def notes(made: Measurement) -> list[str]:
                 f"{what}s came out at {got:.0f} tokens on average where the workload asks for "
                 f"{wanted:.0f}"
             )
-    return [*found, *_cut(made), *_warm_cache(made)]
+    return [*_unsteady(made), *found, *_cut(made), *_warm_cache(made)]
+
+
+def why_invalid(made: Measurement, slos: SloSet) -> str:
+    """One sentence; "" for a run whose figures stand."""
+    if made.counts["sent"] == 0:
+        nothing = "no request was scheduled inside the measured window"
+        if not made.counts["warmup"]:
+            return nothing
+        return f"{nothing}: all {made.counts['warmup']} fell into the warm-up; shorten it"
+    fault = _generator_fault(made, slos)
+    if fault:
+        return fault
+    if made.saturation is not None:
+        return (
+            f"no steady state: {made.saturation}. Latencies here depend on how long the load "
+            "lasts; lower the rate"
+        )
+    return ""
+
+
+def _generator_fault(made: Measurement, slos: SloSet) -> str:
+    """An open loop shows it by sending late; a closed loop, which never sends late, by an event
+    loop that is full or stalls."""
+    bounds = [slos.latency_bounds_s[m] for m in SINCE_SCHEDULED if m in slos.latency_bounds_s]
+    limit_s = LAG_SHARE_OF_BOUND * min(bounds) if bounds else LAG_LIMIT_S
+    advice = "lower the load or give it a free core"
+    if made.lag_p99_s > limit_s:
+        return (
+            f"the load generator was late itself: p99 lag {made.lag_p99_s * 1e3:.1f} ms exceeds "
+            f"{limit_s * 1e3:.1f} ms; {advice}"
+        )
+    if made.stalls is None or not made.workload.arrivals.closed:
+        return ""
+    stalls = made.stalls.within(*made.window_s)
+    if stalls.busy_share >= BUSY_LIMIT:
+        return (
+            f"the load generator was the bottleneck: its event loop was busy "
+            f"{stalls.busy_share:.0%} of the window; {advice}"
+        )
+    if stalls.p99_s > limit_s:
+        return (
+            f"the load generator stalled: p99 {stalls.p99_s * 1e3:.1f} ms exceeds "
+            f"{limit_s * 1e3:.1f} ms; {advice}"
+        )
+    return ""
+
+
+def _unsteady(made: Measurement) -> list[str]:
+    """Said, never trimmed away."""
+    chosen = made.chosen
+    if chosen is None or chosen.steady.reached is not False:
+        return []
+    return [f"no steady state was reached: {chosen.steady.why}; run longer or warm up longer"]
 
 
 def _cut(made: Measurement) -> list[str]:

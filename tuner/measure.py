@@ -14,23 +14,19 @@ from typing import Any
 import numpy as np
 
 from tuner import figures
-from tuner.cautions import notes
+from tuner.cautions import notes, why_invalid
 from tuner.endpoint import Endpoint
 from tuner.load import LoadPlan, LoadResult, generate
+from tuner.load.stalls import LoopStalls
 from tuner.records import RequestRecord
 from tuner.server_side import ServerSide, observe
 from tuner.slo.grammar import SloSet
 from tuner.stats.estimate import Estimate
+from tuner.stats.saturation import Saturation
+from tuner.stats.steady import Steady
+from tuner.stopping import StopRule
+from tuner.window import Chosen, choose_window, saturation_of
 from tuner.workload import Workload
-
-LAG_SHARE_OF_BOUND = 0.1
-"""A run whose p99 lag exceeds this share of the tightest latency bound is invalid."""
-
-SINCE_SCHEDULED = ("ttft", "ttfat", "e2e")
-"""Latencies that start at the scheduled send; the lag is no part of gaps between tokens."""
-
-LAG_LIMIT_S = 0.1
-"""Without SLOs on these: what the generator's own p99 lag may be."""
 
 FAIL_FAST_REQUESTS = 20
 """After this many requests without one success the measurement ends: the server does not work."""
@@ -52,7 +48,13 @@ class Progress:
 
 @dataclass(slots=True)
 class Measurement:
-    """Everything one run has shown. window_s = (start, end) on the records' clock."""
+    """Everything one run has shown. window_s = (start, end) on the records' clock.
+
+    chosen: why this window; None for records that came with theirs. run_ends_s: where one of
+    several pooled runs ends and the next begins. saturation: more was offered than served.
+    stalls: of the generator's event loops, None where they were not watched. ended_why: what ended
+    the run before its time.
+    """
 
     endpoint: Endpoint
     workload: Workload
@@ -67,6 +69,12 @@ class Measurement:
     notes: list[str] = field(default_factory=list)
     summary: dict[str, Estimate] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    chosen: Chosen | None = None
+    run_ends_s: tuple[float, ...] = ()
+    saturation: Saturation | None = None
+    stalls: LoopStalls | None = None
+    processes: int = 1
+    ended_why: str = ""
 
     @property
     def duration_s(self) -> float:
@@ -80,6 +88,10 @@ class Measurement:
         """The summary as JSON-able values."""
         return {
             "window_s": list(self.window_s),
+            "window": self.chosen.as_dict() if self.chosen is not None else None,
+            "saturation": self.saturation.as_dict() if self.saturation is not None else None,
+            "generator": _generator_dict(self),
+            "ended_why": self.ended_why,
             "lag_p99_s": self.lag_p99_s,
             "invalid_reason": self.invalid_reason,
             "notes": self.notes,
@@ -95,6 +107,7 @@ def measure(
     *,
     duration_s: float,
     warmup_s: float = 3.0,
+    warmup_max_s: float = math.inf,
     seed: int = 0,
     drain_s: float | None = None,
     max_requests: int | None = None,
@@ -104,22 +117,34 @@ def measure(
     content_salt: bytes | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[LoadResult, float], bool] | None = None,
+    stop_when_decided: bool = False,
 ) -> Measurement:
     """Send the workload for warmup_s + duration_s and judge what was scheduled after the warm-up.
 
+    The warm-up ends when the run's own series have settled, warmup_s after the start at the
+    earliest and within the first half of the run (and warmup_max_s); if they never do, it ends at
+    warmup_s and the run says so. stop_when_decided: end early when every clause of slos is decided
+    (tuner.stopping).
     endpoint must have been probed. drain_s: what the last requests may take after the window (None:
     by what requests took so far, 5 to 30 s); later ones are censored. should_stop gets the load so
     far and the window's start (s) and may end the measurement early. Raises UserError and
     KeyboardInterrupt; never leaves connections.
     """
     total_s = warmup_s + duration_s
+    rule = StopRule(slos or SloSet(), workload, warmup_s, price_per_hour)
+    ended_why = ""
 
     def tick(load: LoadResult) -> bool:
+        nonlocal ended_why
         if on_progress is not None:
             on_progress(_progress(load, warmup_s, total_s))
         if _hopeless(load):
-            return True
-        return should_stop is not None and should_stop(load, warmup_s)
+            ended_why = f"none of {FAIL_FAST_REQUESTS} or more requests succeeded"
+        elif should_stop is not None and should_stop(load, warmup_s):
+            ended_why = "the caller had seen enough"
+        elif stop_when_decided:
+            ended_why = rule.why(load)
+        return bool(ended_why)
 
     plan = LoadPlan(
         endpoint, workload, seed, total_s, drain_s, request_timeout_s, content_salt, max_requests
@@ -127,17 +152,21 @@ def measure(
     before = observe(endpoint.base_url)
     load = generate(plan, tick)
     after = observe(endpoint.base_url)
-    window_s = _window(load, warmup_s, total_s, max_requests)
+    chosen = _choose(load, plan, warmup_s, warmup_max_s)
     made = Measurement(
         endpoint=endpoint,
         workload=workload,
         seed=seed,
-        window_s=window_s,
+        window_s=chosen.window_s,
         began_unix_s=load.began_unix_s,
         records=load.records,
-        lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, window_s)),
+        lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, chosen.window_s)),
         server=ServerSide.between(before, after),
         price_per_hour=price_per_hour,
+        chosen=chosen,
+        stalls=load.stalls,
+        processes=load.processes,
+        ended_why=ended_why,
     )
     return summarize(made, slos)
 
@@ -154,43 +183,44 @@ def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
         "warmup": len(made.records) - len(inside),
     }
     made.summary = figures.summary(
-        made.records, made.window_s, slos or SloSet(), made.price_per_hour
+        made.records, made.window_s, slos or SloSet(), made.price_per_hour, made.run_ends_s
     )
+    if not made.run_ends_s:  # pooled runs keep that of the one that showed it
+        made.saturation = saturation_of(made.records, made.workload.arrivals, made.window_s)
     made.notes = notes(made)
-    made.invalid_reason = _why_invalid(made, slos or SloSet())
+    made.invalid_reason = why_invalid(made, slos or SloSet())
     return made
 
 
-def _window(
-    load: LoadResult, warmup_s: float, total_s: float, max_requests: int | None
-) -> tuple[float, float]:
-    """From the end of the warm-up to the last planned send, or to where the run was ended.
+def _choose(load: LoadResult, plan: LoadPlan, warmup_s: float, most_s: float) -> Chosen:
+    """From the end of the warm-up to the last send, by the plan or where the run was ended.
 
     A server that never worked has no warm-up: every failure counts, whenever it came.
     """
-    end_s = total_s
-    if load.stopped_early or max_requests is not None:
+    end_s = plan.send_s
+    load_ended = load.stopped_early or load.sent_all
+    if load_ended:
         ends = [r.end_s for r in load.records if r.state != "censored"]
-        end_s = min(total_s, max(ends, default=load.ended_s))
+        end_s = min(plan.send_s, max(ends, default=load.ended_s))
     if load.stopped_early and _hopeless(load):
-        return (0.0, end_s)
-    return (min(warmup_s, end_s), end_s)
+        return Chosen((0.0, end_s), Steady(0.0, None, "every request failed: all of them count"))
+    return choose_window(
+        load.records, plan.workload.arrivals,
+        least_s=warmup_s, most_s=most_s, end_s=end_s, load_ended=load_ended,
+    )  # fmt: skip
 
 
-def _why_invalid(made: Measurement, slos: SloSet) -> str:
-    if made.counts["sent"] == 0:
-        nothing = "no request was scheduled inside the measured window"
-        if not made.counts["warmup"]:
-            return nothing
-        return f"{nothing}: all {made.counts['warmup']} fell into the warm-up; shorten it"
-    bounds = [slos.latency_bounds_s[m] for m in SINCE_SCHEDULED if m in slos.latency_bounds_s]
-    limit_s = LAG_SHARE_OF_BOUND * min(bounds) if bounds else LAG_LIMIT_S
-    if made.lag_p99_s > limit_s:
-        return (
-            f"the load generator was late itself: p99 lag {made.lag_p99_s * 1e3:.1f} ms exceeds "
-            f"{limit_s * 1e3:.1f} ms; lower the load or give it a free core"
-        )
-    return ""
+def _generator_dict(made: Measurement) -> dict[str, Any]:
+    """What the generator's own event loops were like inside the window."""
+    if made.stalls is None:
+        return {"processes": made.processes}
+    stalls = made.stalls.within(*made.window_s)
+    return {
+        "processes": made.processes,
+        "stall_p99_s": stalls.p99_s,
+        "stall_max_s": stalls.max_s,
+        "busy_share": stalls.busy_share,
+    }
 
 
 def _progress(load: LoadResult, warmup_s: float, total_s: float) -> Progress:
