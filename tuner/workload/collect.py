@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import UserError
-from tuner.workload.columns import Named, Path, Roles, roles_of, seconds_per_unit, value_at
+from tuner.workload.columns import Named, Path, Roles, form_of, roles_of, seconds_per_unit, value_at
 from tuner.workload.dialog import NotADialogError, dialog_of, text_of, tokens_of
 from tuner.workload.rows import Blocks, Rows
 
@@ -66,11 +66,11 @@ class Collector:
         outputs = np.array(self._outputs, dtype=np.int64)
         return Rows(
             count=self._count,
-            form=self.form,
+            form=form_of(self.form, roles),
             roles=roles,
             times_s=times if roles.time else None,
             prompt_tokens=np.array(self._prompts, dtype=np.int64) if self._prompts else None,
-            output_tokens=outputs if len(outputs) and outputs.any() else None,
+            output_tokens=outputs if roles.output_tokens or outputs.any() else None,
             blocks=Blocks(np.array(self._blocks), np.array(self._starts)) if roles.blocks else None,
             offsets=np.array(self._offsets) if roles.has_text else None,
             sizes=np.array(self._sizes) if roles.has_text else None,

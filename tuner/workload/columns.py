@@ -112,6 +112,21 @@ def value_at(row: Any, path: Path) -> Any:
     return row
 
 
+def form_of(container: str, roles: Roles) -> str:
+    """`CSV`, or `CSV (BurstGPT form)` where the columns are those of a known form."""
+    names = {_plain(way[-1]) for way in (roles.prompt_tokens, roles.output_tokens) if way}
+    known = ""
+    if roles.blocks is not None:
+        known = "Mooncake"
+    elif {"contexttokens", "generatedtokens"} <= names:
+        known = "Azure LLM inference"
+    elif {"requesttokens", "responsetokens"} <= names:
+        known = "BurstGPT"
+    elif roles.messages is not None and roles.messages[-1] == "conversations":
+        known = "ShareGPT"
+    return f"{container} ({known} form)" if known else container
+
+
 def seconds_per_unit(unit: Unit, largest: float) -> float:
     """What one step of a numeric time column is, in seconds."""
     if not unit:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tuner.errors import UserError
 from tuner.workload.collect import MAX_TOKENS, Collector
-from tuner.workload.columns import Named, Roles, roles_of, seconds_per_unit
+from tuner.workload.columns import Named, Roles, form_of, roles_of, seconds_per_unit
 from tuner.workload.rows import Floats, Ints, Rows
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _number_rows(handle: io.BufferedReader[Any], path: str, roles: Roles, delimi
         if role in ("prompt_tokens", "output_tokens")
     }
     times = _times(table[wanted["time"]], roles, path) if "time" in wanted else None
-    return Rows(len(table), "CSV", times_s=times, **columns)
+    return Rows(len(table), form_of("CSV", roles), times_s=times, **columns)
 
 
 _NUMBERS = ("time", "prompt_tokens", "output_tokens")
