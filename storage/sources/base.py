@@ -25,7 +25,8 @@ class Reading:
     """One answer of a source. value is set only when outcome is VALUE.
 
     bound "≥" or "≤" marks a quantile that the histogram's outermost bucket cuts off: the value is
-    that bucket's bound, never an interpolation past it. query is what was asked, in PromQL form.
+    that bucket's bound, never an interpolation past it. bucket: the edges between which a quantile
+    truly lies; its value is interpolated. query is what was asked, in PromQL form.
     """
 
     outcome: Outcome
@@ -36,6 +37,7 @@ class Reading:
     at_s: float = 0.0
     bound: Literal["", "≥", "≤"] = ""
     reason: str = ""
+    bucket: tuple[float, float] | None = None
 
     @property
     def ok(self) -> bool:

@@ -9,6 +9,7 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from storage.sources import promql, windows
 from storage.sources.base import Labels, Outcome, RangeKind, Reading, SourceStatus
@@ -278,9 +279,7 @@ def quantile_answer(
     reading = _answer(found.value, query, window_s, round(found.observations), at_s)
     if not reading.ok:
         return reading
-    return Reading(
-        Outcome.VALUE, found.value, query, window_s, reading.samples, at_s, bound=found.bound
-    )
+    return replace(reading, bound=found.bound, bucket=found.bucket)
 
 
 def bucket_bound(text: str) -> float | None:

@@ -57,9 +57,12 @@ def _extension(gap_s: float, spacing_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
+    """bucket: the edges of the bucket that holds the rank; None without observations."""
+
     value: float
     observations: float
     bound: Literal["", "≥", "≤"] = ""
+    bucket: tuple[float, float] | None = None
 
 
 def quantile(q: float, counts: Mapping[float, float]) -> Quantile | None:
@@ -79,10 +82,10 @@ def quantile(q: float, counts: Mapping[float, float]) -> Quantile | None:
     rank = q * total
     index = bisect_left(cumulative, rank, hi=len(cumulative) - 1)
     if index == len(bounds) - 1:
-        return Quantile(bounds[-2], total, "≥")
+        return Quantile(bounds[-2], total, "≥", (bounds[-2], math.inf))
     if index == 0:
-        return Quantile(bounds[0], total, "≤")
+        return Quantile(bounds[0], total, "≤", (-math.inf, bounds[0]))
     low, high = bounds[index - 1], bounds[index]
     below = cumulative[index - 1]
     share = (rank - below) / (cumulative[index] - below)
-    return Quantile(low + (high - low) * share, total)
+    return Quantile(low + (high - low) * share, total, bucket=(low, high))

@@ -49,7 +49,7 @@ def _one(case: Case, frame: Frame, clause: Clause) -> Check:
     if (unread := asked.unread(case)) is not None:
         return unread
     reading, mean = case.s[name], case.s[clause.metric]
-    value, exact = _value(reading, mean)
+    value, exact = _value(reading, mean, clause.bound)
     if reading.bound == "≥" and value < clause.bound:
         return asked.cant_tell(case, f"{name} is only known to be ≥ {value:g} s", (name,),
                                "judge it with `tuner bench`: the histogram ends there")  # fmt: skip
@@ -65,12 +65,17 @@ def _one(case: Case, frame: Frame, clause: Clause) -> Check:
     return Check(node, exact)
 
 
-def _value(reading: Reading, mean: Reading) -> tuple[float, bool]:
-    """Below the first bucket the mean says more than the bucket's bound."""
+def _value(reading: Reading, mean: Reading, slo_bound: float) -> tuple[float, bool]:
+    """(value, whether the histogram shows on which side of the SLO's bound it lies).
+
+    Below the first bucket the mean says more than the bucket's bound. Inside a bucket that the
+    SLO's bound divides, a quantile is a guess.
+    """
+    low, high = reading.bucket or (slo_bound, slo_bound)
     value = reading.value if reading.value is not None else math.nan
     if reading.bound == "≤" and mean.ok and mean.value is not None:
         return min(value, mean.value), False
-    return value, not reading.bound
+    return value, not reading.bound and not low < slo_bound < high
 
 
 def gate(parent: Check, leaf: Check) -> Check:

@@ -76,6 +76,15 @@ def test_quantile(
     assert found.bound == bound, what
 
 
+@pytest.mark.parametrize(
+    ("q", "bucket"), [(0.1, (-math.inf, 1.0)), (0.5, (1.0, 2.0)), (0.95, (2.0, math.inf))]
+)
+def test_a_quantile_tells_the_bucket_it_lies_in(q: float, bucket: tuple[float, float]) -> None:
+    found = quantile(q, {1.0: 20.0, 2.0: 90.0, math.inf: 100.0})
+    assert found is not None
+    assert found.bucket == bucket
+
+
 def test_quantile_without_observations_or_buckets() -> None:
     found = quantile(0.5, {1: 0.0, INF: 0.0})
     assert found is not None

@@ -233,6 +233,23 @@ def test_confidence_grows_with_evaluations_and_falls_with_few_requests() -> None
     assert diagnose(few, SLOS).node("6").confidence is Confidence.POSSIBLE
 
 
+@pytest.mark.parametrize(
+    ("bucket", "confidence"),
+    [((0.5, 1.0), Confidence.HIGH), ((0.25, 1.0), Confidence.LIKELY), (None, Confidence.HIGH)],
+)
+def test_a_quantile_in_the_slos_own_bucket_is_no_certainty(
+    bucket: tuple[float, float] | None, confidence: Confidence
+) -> None:
+    """0.9 s, interpolated: where the bucket begins below the bound, so may the quantile."""
+    look = signals(ttft_p95=0.9)
+    within = replace(look["ttft_p95"], bucket=bucket)
+    look = replace(look, readings={**look.readings, "ttft_p95": within})
+    history = History()
+    found = [diagnose(look, SLOS, history).node("3") for _ in range(3)]
+    assert found[-1].firing
+    assert found[-1].confidence is confidence
+
+
 def test_json_round_trip() -> None:
     diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99, "preemptions": 4.0}), SLOS)
     assert Diagnosis.from_dict(json.loads(json.dumps(diagnosis.as_dict()))) == diagnosis
