@@ -28,10 +28,6 @@ class Pooled:
     summary: dict[str, Estimate]
     verdict: Verdict
 
-    @property
-    def requests(self) -> int:
-        return self.summary["ttft_p95"].n if "ttft_p95" in self.summary else 0
-
 
 def pool(outcomes: Sequence[Outcome], slos: SloSet) -> Pooled | None:
     """None when no outcome has a result."""
