@@ -18,6 +18,7 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 DEFAULT_DATABASE = "slotune.db"
+MAX_SEED = 2**31 - 1
 
 
 def add_target_options(parser: argparse.ArgumentParser, *, url_required: bool = False) -> None:
@@ -44,7 +45,15 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
         metavar='"METRIC<BOUND"',
         help='e.g. "ttft_p95<500ms"; may be given several times; keep the quotes',
     )
-    group.add_argument("--seed", type=int, default=0, help="seed of arrivals, lengths and search")
+    group.add_argument("--seed", type=seed, default=0, help="seed of arrivals, lengths and search")
+
+
+def seed(text: str) -> int:
+    """An argparse type: what every random generator and database column takes."""
+    value = int(text)
+    if not 0 <= value <= MAX_SEED:
+        raise argparse.ArgumentTypeError(f"must be between 0 and {MAX_SEED}, got {value}")
+    return value
 
 
 def add_database_option(parser: argparse.ArgumentParser) -> None:

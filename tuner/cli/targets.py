@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -34,7 +35,11 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--vllm-binary", default="vllm", help="path of vLLM's executable")
     group.add_argument(
-        "--startup-timeout", type=float, default=600.0, metavar="S", help="seconds (default 600)"
+        "--startup-timeout",
+        type=_seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds (default 600)",
     )
     group.add_argument(
         "--log-dir",
@@ -42,6 +47,13 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="server logs (default %(default)s)",
     )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text}")
+    return value
 
 
 def target_from(args: argparse.Namespace) -> Target:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import psutil
 
@@ -78,8 +79,7 @@ class OwnProcess:
         """Start and wait until it is healthy and ours. TargetError, with nothing left behind."""
         self.port = free_port()
         command = list(self._command_for(self.port))
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("wb") as output:
+        with self._opened_log() as output:
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -98,6 +98,17 @@ class OwnProcess:
         except BaseException:
             self.stop()
             raise
+
+    def _opened_log(self) -> BinaryIO:
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            return self.log.open("wb")
+        except OSError as error:
+            raise TargetError(
+                f"the server's log {self.log} cannot be written ({error.strerror or error}): give "
+                "--log-dir a folder that can",
+                kind="configuration",
+            ) from error
 
     def stop(self) -> None:
         """Ask the group to end, then make it; returns when it is empty."""

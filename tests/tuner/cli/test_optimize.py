@@ -170,6 +170,10 @@ def test_another_workload_needs_another_study(tmp_path: Path) -> None:
         (["--serve-args=--x"], "leave out --url"),
         (["--maximize", "rps", "--minimize", "ttft_p95"], "not allowed with"),
         (["--frobnicate"], "unrecognized arguments"),
+        (["--seed", "-1"], "must be between 0 and 2147483647, got -1"),
+        (["--seed", "1" + "0" * 20], "must be between 0 and 2147483647"),
+        (["--startup-timeout", "0"], "must be a number of seconds above 0, got 0"),
+        (["--startup-timeout", "nan"], "must be a number of seconds above 0, got nan"),
     ],
 )
 def test_bad_input_is_one_sentence_and_sends_nothing(

@@ -88,6 +88,15 @@ def test_what_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
         os.killpg(group, 0)
 
 
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for log in (tmp_path / "file" / "log", tmp_path):
+        process = OwnProcess(lambda port: [*ENGINE, "--port", str(port)], log)
+        with pytest.raises(TargetError, match=r"cannot be written .*--log-dir"):
+            process.start(timeout_s=10)
+        assert not process.alive
+
+
 def test_no_such_program(tmp_path: Path) -> None:
     process = OwnProcess(lambda port: ["/no/such/program"], tmp_path / "log")
     with pytest.raises(TargetError, match="cannot execute /no/such/program"):
