@@ -48,6 +48,8 @@ class AsyncEngine:
         self._streams: dict[str, OutputStream] = {}
         self._stopping = False
         self._unreported = True
+        self._submitted = 0  # written by the event loop
+        self._received = 0  # written by the engine thread
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -67,10 +69,22 @@ class AsyncEngine:
         """Sequences whose tokens somebody waits for."""
         return len(self._streams)
 
+    def before_scrape(self) -> None:
+        """Count what was handed in since the last step began, which may last seconds."""
+        handed_in = self._submitted - self._received if self.healthy else 0
+        self.metrics.before_scrape(handed_in)
+
     async def submit(self, sequences: Sequence[EngineSequence]) -> OutputStream:
-        """Queue the sequences of one HTTP request; all are admitted or RequestError is raised."""
+        """Queue the sequences of one HTTP request; all are admitted or RequestError is raised.
+
+        They are queued from here on, not from when the step at hand has ended.
+        """
         self._check_alive()
         assert self._loop is not None, "start() comes first"
+        now_s = self.clock()
+        for sequence in sequences:
+            sequence.queued_s = now_s
+        self._submitted += len(sequences)
         ids = [sequence.request_id for sequence in sequences]
         stream = OutputStream(ids, loop=self._loop, abort=self._abort_from_client)
         self._streams.update(dict.fromkeys(ids, stream))
@@ -203,13 +217,14 @@ class AsyncEngine:
     def _step(self) -> None:
         self._unreported = False
         started = self.clock()
-        result = self._core.step()
+        result = self._core.step(self.metrics.on_planned)
         self.metrics.on_step(result, busy_s=self.clock() - started)
         if result.events:
             self._post(self._dispatch, result.events)
 
     def _admit(self, sequences: Sequence[EngineSequence], stream: OutputStream) -> None:
         added: list[str] = []
+        self._received += len(sequences)
         for sequence in sequences:
             try:
                 self._core.add_request(sequence)

@@ -67,10 +67,13 @@ class EngineCore:
     def finish(self, request_id: str, reason: FinishReason) -> bool:
         return self.scheduler.finish(request_id, reason)
 
-    def step(self) -> StepResult:
-        """Schedule, execute, postprocess."""
+    def step(self, on_planned: Callable[[int, int], None] | None = None) -> StepResult:
+        """Schedule, execute, postprocess. on_planned gets the numbers of running and of waiting
+        requests before the model computes, which may take seconds."""
         started = self.clock()
         plan = self.scheduler.schedule()
+        if on_planned is not None:
+            on_planned(len(self.scheduler.running), len(self.scheduler.waiting))
         scheduled = self.clock()
         output = self.runner.execute(plan) if plan else StepOutput({})
         executed = self.clock()

@@ -1,7 +1,7 @@
 """Turns what the core reports into metrics. Series are looked up once, here; a step costs a few
 dozen additions, a token one bisection.
 
-Written by the engine thread, except what `on_request_end` says otherwise.
+Written by the engine thread, except in `on_request_end` and `before_scrape`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,17 @@ class EngineMetrics:
         for finished in result.finished:
             self._requests.finished(finished)
 
+    def on_planned(self, num_running: int, num_waiting: int) -> None:
+        """Before the model computes a step: what runs and waits while it does."""
+        self._gauges.planned(num_running, num_waiting)
+
+    def before_scrape(self, num_handed_in: int) -> None:
+        """Tell what waits, with the requests the engine loop has not taken yet.
+
+        Written by the event loop only.
+        """
+        self._gauges.tell_waiting(num_handed_in)
+
     def on_idle(self, idle_s: float) -> None:
         self._idle.inc(idle_s)
 
@@ -98,6 +109,7 @@ class _Gauges:
         value = registry.value
         self._running = value("vllm:num_requests_running")
         self._waiting = value("vllm:num_requests_waiting")
+        self._in_scheduler, self._in_scheduler_deferred = 0, 0
         self._capacity = value("vllm:num_requests_waiting_by_reason", "capacity")
         self._deferred = value("vllm:num_requests_waiting_by_reason", "deferred")
         self._kv_usage = value("vllm:kv_cache_usage_perc")
@@ -106,18 +118,26 @@ class _Gauges:
         self._used = value("slotune:kv_blocks", "used")
 
     def update(self, stats: StepStats) -> None:
-        self._running.set(stats.num_running)
-        self._waiting.set(stats.num_waiting)
-        self._capacity.set(stats.num_waiting - stats.num_waiting_deferred)
-        self._deferred.set(stats.num_waiting_deferred)
+        self._in_scheduler_deferred = stats.num_waiting_deferred
+        self.planned(stats.num_running, stats.num_waiting)
         self._kv_usage.set(stats.kv_usage)
         self._free.set(stats.num_free_blocks)
         self._cached.set(stats.num_cached_blocks)
         self._used.set(stats.num_used_blocks)
 
+    def planned(self, num_running: int, num_waiting: int) -> None:
+        self._running.set(num_running)
+        self._in_scheduler = num_waiting
+
+    def tell_waiting(self, num_handed_in: int) -> None:
+        waiting, deferred = self._in_scheduler + num_handed_in, self._in_scheduler_deferred
+        self._waiting.set(waiting)
+        self._capacity.set(max(0, waiting - deferred))
+        self._deferred.set(deferred)
+
     def clear_requests(self) -> None:
-        for gauge in (self._running, self._waiting, self._capacity, self._deferred):
-            gauge.set(0)
+        self._in_scheduler_deferred = 0
+        self.planned(0, 0)
 
 
 class _Steps:

@@ -70,7 +70,8 @@ class Scheduler:
         admission.check_queue(len(self.waiting), self.config.max_num_queued_reqs)
         sequence.max_output_tokens = limit
         sequence.seq_id = self._next_seq_id
-        sequence.queued_s = self.clock()
+        if sequence.queued_s is None:  # else it has waited for its turn to come here
+            sequence.queued_s = self.clock()
         self._next_seq_id += 1
         self._sequences[sequence.request_id] = sequence
         self.waiting.append(sequence)

@@ -28,6 +28,7 @@ def install(app: FastAPI, service: Service) -> None:
 
     @app.get("/metrics")
     async def metrics() -> Response:
+        service.engine.before_scrape()
         return Response(service.registry.exposition(), headers={"content-type": CONTENT_TYPE})
 
     @app.get("/v1/models")

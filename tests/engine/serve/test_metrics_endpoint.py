@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -125,3 +127,26 @@ def test_streams_are_timed_until_their_last_byte() -> None:
         post(server, prompt="abc", max_tokens=10, stream=True)
         server.wait_for(lambda page: page.value("http_request_duration_highr_seconds_count") == 1)
         assert server.metrics().value("http_request_duration_highr_seconds_sum") >= 0.2
+
+
+def test_requests_that_come_during_a_long_step_wait_in_the_queue() -> None:
+    """They show as waiting at once, and their wait counts as queue time, not as front end."""
+    with running(runner=FakeRunner(step_s=0.01)) as server, ThreadPoolExecutor(3) as clients:
+        with server.paused():
+            first = clients.submit(post, server, prompt="abc", max_tokens=1)
+            server.wait_for(lambda page: page.value("vllm:num_requests_running") == 1)
+            late = [clients.submit(post, server, prompt="def", max_tokens=1) for _ in range(2)]
+            server.wait_for(lambda page: page.value("vllm:num_requests_waiting") == 2)
+            page = server.metrics()
+            assert page.value("vllm:num_requests_waiting_by_reason", reason="capacity") == 2
+            held_from = time.monotonic()
+            time.sleep(0.3)
+            held_s = time.monotonic() - held_from
+        assert {answer.result().status_code for answer in (first, *late)} == {200}
+        server.wait_idle()
+        page = server.metrics()
+        assert page.value("vllm:request_queue_time_seconds_sum") >= 2 * held_s
+        outside_s = page.value("vllm:e2e_request_latency_seconds_sum") - sum(
+            page.value(f"vllm:request_{part}_time_seconds_sum") for part in ("queue", "inference")
+        )
+        assert outside_s < held_s
