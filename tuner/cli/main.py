@@ -18,7 +18,7 @@ from typing import NoReturn, Protocol, cast
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED
 from tuner.errors import UserError
 
-COMMANDS = ("bench", "sweep", "optimize", "diagnose", "studies")
+COMMANDS = ("bench", "sweep", "optimize", "diagnose", "studies", "quality")
 
 EPILOG = """\
 An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
