@@ -7,19 +7,19 @@ fall out at its end; what is still running after the drain is censored, never dr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from tuner import figures
 from tuner.cautions import notes, why_invalid
 from tuner.endpoint import Endpoint
-from tuner.load import LoadPlan, LoadResult, generate
+from tuner.errors import UserError
+from tuner.load import Interrupted, LoadBrokenError, LoadPlan, LoadResult, generate
 from tuner.load.stalls import LoopStalls
+from tuner.progress import Progress, Tracker
 from tuner.records import RequestRecord
-from tuner.server_side import ServerSide, observe
+from tuner.server_side import PrometheusTarget, ServerSide, Watch, watching
 from tuner.slo.grammar import SloSet
 from tuner.stats.estimate import Estimate
 from tuner.stats.saturation import Saturation
@@ -33,17 +33,15 @@ FAIL_FAST_REQUESTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """State of a running measurement, for the terminal. Times in seconds, rates per second."""
+class Sending:
+    """How requests are sent; what LoadPlan says of the same fields."""
 
-    elapsed_s: float
-    total_s: float
-    warming_up: bool
-    in_flight: int
-    completed: int
-    failed: int
-    ttft_p95_s: float
-    output_tps: float
+    drain_s: float | None = None
+    request_timeout_s: float = 600.0
+    token_timeout_s: float | None = None
+    content_salt: bytes | None = None
+    extra_body: Mapping[str, Any] | None = None
+    processes: int | None = None
 
 
 @dataclass(slots=True)
@@ -101,6 +99,22 @@ class Measurement:
         }
 
 
+class MeasurementInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a measurement; made is what was measured until then."""
+
+    def __init__(self, made: Measurement) -> None:
+        super().__init__()
+        self.made = made
+
+
+class MeasurementBrokenError(UserError):
+    """The load generator could not go on; made is what was measured until then."""
+
+    def __init__(self, text: str, made: Measurement) -> None:
+        super().__init__(text)
+        self.made = made
+
+
 def measure(
     endpoint: Endpoint,
     workload: Workload,
@@ -109,12 +123,11 @@ def measure(
     warmup_s: float = 3.0,
     warmup_max_s: float = math.inf,
     seed: int = 0,
-    drain_s: float | None = None,
     max_requests: int | None = None,
     slos: SloSet | None = None,
     price_per_hour: float | None = None,
-    request_timeout_s: float = 600.0,
-    content_salt: bytes | None = None,
+    sending: Sending | None = None,
+    prometheus: PrometheusTarget | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     should_stop: Callable[[LoadResult, float], bool] | None = None,
     stop_when_decided: bool = False,
@@ -124,20 +137,21 @@ def measure(
     The warm-up ends when the run's own series have settled, warmup_s after the start at the
     earliest and within the first half of the run (and warmup_max_s); if they never do, it ends at
     warmup_s and the run says so. stop_when_decided: end early when every clause of slos is decided
-    (tuner.stopping).
-    endpoint must have been probed. drain_s: what the last requests may take after the window (None:
-    by what requests took so far, 5 to 30 s); later ones are censored. should_stop gets the load so
-    far and the window's start (s) and may end the measurement early. Raises UserError and
-    KeyboardInterrupt; never leaves connections.
+    (tuner.stopping). endpoint must have been probed. The last requests may finish after the window
+    for sending.drain_s (None: by what requests took so far, 5 to 30 s); later ones are censored.
+    prometheus: where the server's own figures are read; None for its /metrics. should_stop gets the
+    load so far and the window's start (s) and may end the measurement early. Raises UserError,
+    MeasurementBrokenError and MeasurementInterrupted; never leaves connections.
     """
     total_s = warmup_s + duration_s
     rule = StopRule(slos or SloSet(), workload, warmup_s, price_per_hour)
+    tracker = Tracker(warmup_s=warmup_s, total_s=total_s)
     ended_why = ""
 
     def tick(load: LoadResult) -> bool:
         nonlocal ended_why
         if on_progress is not None:
-            on_progress(_progress(load, warmup_s, total_s))
+            on_progress(tracker.look(load))
         if _hopeless(load):
             ended_why = f"none of {FAIL_FAST_REQUESTS} or more requests succeeded"
         elif should_stop is not None and should_stop(load, warmup_s):
@@ -147,28 +161,38 @@ def measure(
         return bool(ended_why)
 
     plan = LoadPlan(
-        endpoint, workload, seed, total_s, drain_s, request_timeout_s, content_salt, max_requests
-    )
-    before = observe(endpoint.base_url)
-    load = generate(plan, tick)
-    after = observe(endpoint.base_url)
-    chosen = _choose(load, plan, warmup_s, warmup_max_s)
-    made = Measurement(
-        endpoint=endpoint,
-        workload=workload,
-        seed=seed,
-        window_s=chosen.window_s,
-        began_unix_s=load.began_unix_s,
-        records=load.records,
-        lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, chosen.window_s)),
-        server=ServerSide.between(before, after),
-        price_per_hour=price_per_hour,
-        chosen=chosen,
-        stalls=load.stalls,
-        processes=load.processes,
-        ended_why=ended_why,
-    )
-    return summarize(made, slos)
+        endpoint, workload, seed, total_s, max_requests=max_requests,
+        **asdict(sending or Sending()),
+    )  # fmt: skip
+
+    def made_of(load: LoadResult, watch: Watch, ended_why: str) -> Measurement:
+        chosen = _choose(load, plan, warmup_s, warmup_max_s)
+        made = Measurement(
+            endpoint=endpoint,
+            workload=workload,
+            seed=seed,
+            window_s=chosen.window_s,
+            began_unix_s=load.began_unix_s,
+            records=load.records,
+            lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, chosen.window_s)),
+            server=watch.result(load.began_unix_s),
+            price_per_hour=price_per_hour,
+            chosen=chosen,
+            stalls=load.stalls,
+            processes=load.processes,
+            ended_why=ended_why,
+        )
+        return summarize(made, slos)
+
+    try:
+        with watching(endpoint.base_url, prometheus) as watch:
+            load = generate(plan, tick)
+    except Interrupted as stopped:
+        raise MeasurementInterrupted(made_of(stopped.load, watch, "interrupted")) from None
+    except LoadBrokenError as broken:
+        made = made_of(broken.load, watch, str(broken))
+        raise MeasurementBrokenError(str(broken), made) from broken
+    return made_of(load, watch, ended_why)
 
 
 def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
@@ -221,30 +245,6 @@ def _generator_dict(made: Measurement) -> dict[str, Any]:
         "stall_max_s": stalls.max_s,
         "busy_share": stalls.busy_share,
     }
-
-
-def _progress(load: LoadResult, warmup_s: float, total_s: float) -> Progress:
-    now_s = load.now_s()
-    done = [r for r in load.records if r.state != "censored"]
-    recent = [r for r in load.records[-400:] if not math.isnan(r.first_token_s)]
-    ttfts = np.sort([r.first_token_s - r.scheduled_s for r in recent])
-    since_s = max(0.0, now_s - 5.0)
-    tokens = sum(
-        count
-        for record in load.records[-1000:]
-        for at_s, count in zip(record.chunk_times_s, record.chunk_tokens, strict=True)
-        if at_s >= since_s
-    )
-    return Progress(
-        elapsed_s=now_s,
-        total_s=total_s,
-        warming_up=now_s < warmup_s,
-        in_flight=len(load.records) - len(done),
-        completed=sum(record.ok for record in done),
-        failed=sum(record.state == "failed" for record in done),
-        ttft_p95_s=float(ttfts[int(0.95 * (len(ttfts) - 1))]) if len(ttfts) else math.nan,
-        output_tps=tokens / max(1e-9, now_s - since_s),
-    )
 
 
 def _hopeless(load: LoadResult) -> bool:

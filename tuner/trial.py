@@ -15,7 +15,8 @@ from typing import Protocol
 from storage.rows import FailureKind, MeasurementState, Stage
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
-from tuner.measure import Measurement, Progress
+from tuner.measure import Measurement
+from tuner.progress import Progress
 from tuner.slo import SloSet, Verdict, judge
 from tuner.slo.judge import MARGIN_LIMIT
 from tuner.targets.base import Setting, Target, TargetError

@@ -10,7 +10,13 @@ import json
 import math
 import sys
 import time
-from typing import Any, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tuner.errors import UserError
+
+if TYPE_CHECKING:
+    from tuner.server_side import PrometheusTarget
 
 EXIT_DONE = 0
 EXIT_ANSWER_IS_NO = 1
@@ -64,6 +70,46 @@ def add_database_option(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|URL",
         help="SQLite file or SQLAlchemy URL that keeps every measurement (default %(default)s)",
     )
+
+
+def add_prometheus_options(parser: argparse.ArgumentParser) -> None:
+    """--prometheus and --label: where the server's own figures are read."""
+    group = parser.add_argument_group("the server's own figures")
+    group.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="a Prometheus that scrapes the server (default: the server's /metrics)",
+    )
+    group.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --prometheus: only series with this label, e.g. instance=gpu1:8000",
+    )
+
+
+def prometheus_from(args: argparse.Namespace) -> PrometheusTarget | None:
+    """What add_prometheus_options was given. Raises UserError."""
+    from tuner.server_side import PrometheusTarget
+
+    labels = pairs(args.label, "--label", "NAME=VALUE")
+    if args.prometheus is None:
+        if labels:
+            raise UserError("--label narrows the series of --prometheus: give that too")
+        return None
+    return PrometheusTarget(args.prometheus, labels)
+
+
+def pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
+    """NAME=VALUE texts of an option; form is how a fault says to write them. Raises UserError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise UserError(f"{option} {text!r}: write {form}")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options
+from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options, pairs
 
 if TYPE_CHECKING:
     from storage.sources.base import MetricSource
@@ -113,8 +113,8 @@ def run(args: argparse.Namespace) -> int:
         from tuner.slo import parse_slos
 
         slos = parse_slos(args.slo)
-    settings = _pairs(args.settings, "--set", "KNOB=VALUE")
-    labels = _pairs(args.label, "--label", "NAME=VALUE")
+    settings = pairs(args.settings, "--set", "KNOB=VALUE")
+    labels = pairs(args.label, "--label", "NAME=VALUE")
     source = open_source(
         url=args.url,
         prometheus=args.prometheus,
@@ -125,18 +125,6 @@ def run(args: argparse.Namespace) -> int:
         return _evaluate(args, source, slos, thresholds, settings)
     finally:
         source.close()
-
-
-def _pairs(texts: list[str], option: str, form: str) -> dict[str, str]:
-    from tuner.errors import UserError
-
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise UserError(f"{option} {text!r}: write {form}")
-        pairs[name.strip()] = value.strip()
-    return pairs
 
 
 def _evaluate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storage.rows import Stage
 from tuner.cli.common import ProgressLine
-from tuner.measure import Progress
+from tuner.progress import Progress
 from tuner.report.flags import config_text
 from tuner.search.decide import Config
 from tuner.search.objective import Objective

@@ -1,9 +1,10 @@
-"""The table of `tuner bench`: every figure with interval, samples and method."""
+"""What `tuner bench` prints: every figure with interval, samples and method, and what to doubt."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuner.server_side import Check, crosscheck
 from tuner.units import show
 
 if TYPE_CHECKING:
@@ -15,18 +16,34 @@ MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 
 
 def bench_lines(made: Measurement, verdict: Verdict) -> list[str]:
-    """Lines of text, at most 100 columns."""
+    """Lines of text, at most about 100 columns."""
+    return [
+        *_head_lines(made),
+        "",
+        f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method",
+        *(_row(name, estimate) for name, estimate in made.summary.items()),
+        "",
+        *_generator_lines(made),
+        *_server_lines(made),
+        *_crosscheck_lines(made),
+        *_verdict_lines(made, verdict),
+    ]
+
+
+def _head_lines(made: Measurement) -> list[str]:
     counts = made.counts
     lines = [
         f"{made.endpoint.base_url} · {made.endpoint.model} · {made.workload} · seed {made.seed}",
         f"window {made.duration_s:.1f} s · {counts['sent']} requests: {counts['ok']} ok, "
         f"{counts['failed']} failed, {counts['censored']} still running at cut-off · "
-        f"{counts['warmup']} in warm-up and not counted",
-        "",
-        f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method",
+        f"{counts['warmup']} outside the window and not counted",
     ]
-    lines += [_row(name, estimate) for name, estimate in made.summary.items()]
-    lines += ["", *_server_lines(made), *_verdict_lines(made, verdict)]
+    if made.chosen is not None:
+        start_s, end_s = made.window_s
+        why = made.chosen.steady.why
+        lines.append(f"window from {start_s:.1f} s to {end_s:.1f} s: {why}")
+    if made.ended_why:
+        lines.append(f"ended early: {made.ended_why}")
     return lines
 
 
@@ -37,6 +54,18 @@ def _row(name: str, estimate: Estimate) -> str:
     method = estimate.method.replace("inverted empirical CDF, binomial interval", "order statistic")
     value = show(estimate.value, estimate.unit)
     return f"{name:14}{value:>12}{interval:>26}{estimate.n:>8}  {method}"
+
+
+def _generator_lines(made: Measurement) -> list[str]:
+    parts = [f"own lag p99 {show(made.lag_p99_s, 's')}"]
+    if made.stalls is not None:
+        stalls = made.stalls.within(*made.window_s)
+        parts.append(
+            f"event-loop delay p99 {show(stalls.p99_s, 's')}, most {show(stalls.max_s, 's')}"
+        )
+        parts.append(f"busy {show(stalls.busy_share, 'share')} of a core")
+    plural = "" if made.processes == 1 else "es"
+    return [f"generator (window): {' · '.join(parts)} · {made.processes} process{plural}"]
 
 
 def _server_lines(made: Measurement) -> list[str]:
@@ -50,13 +79,34 @@ def _server_lines(made: Measurement) -> list[str]:
         parts.append(f"prefix-cache hits {show(server.prefix_hit_rate, 'share')} of prompt tokens")
     if server.queue_mean_s is not None:
         parts.append(f"mean queue {show(server.queue_mean_s, 's')}")
+    if server.series is not None:
+        known = [value for value in server.series.kv_usage if value is not None]
+        if known:
+            parts.append(f"KV cache at most {show(max(known), 'share')} full")
     return [f"server (whole run): {' · '.join(parts) or 'exports none of the expected counters'}"]
 
 
+def _crosscheck_lines(made: Measurement) -> list[str]:
+    checks = crosscheck(made.records, made.server)
+    if not checks:
+        return []
+    texts = [f"{check.name} {_difference(check)}" for check in checks]
+    lines = [f"cross-check (client against server, whole run): {' · '.join(texts)}"]
+    lines += [
+        f"note: {check.name}: client {show(check.client, check.unit)}, server "
+        f"{show(check.server, check.unit)} – {check.likely_cause}"
+        for check in checks
+        if not check.agrees
+    ]
+    return lines
+
+
+def _difference(check: Check) -> str:
+    return "=" if check.client == check.server else f"{check.difference:+.1%}"
+
+
 def _verdict_lines(made: Measurement, verdict: Verdict) -> list[str]:
-    lines = [f"generator lag p99 {show(made.lag_p99_s, 's')}"]
-    if made.invalid_reason:
-        lines.append(f"INVALID: {made.invalid_reason}")
+    lines = [f"INVALID: {made.invalid_reason}"] if made.invalid_reason else []
     lines += [f"note: {note}" for note in made.notes]
     for clause in verdict.clauses:
         value = show(clause.estimate.value, clause.estimate.unit)

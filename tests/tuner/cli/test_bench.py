@@ -15,7 +15,7 @@ import pytest
 from storage import open_database
 from storage.errors import StorageError
 from tests.tuner.cli.running import start, stop_when
-from tests.tuner.fake_server import HANG, FakeServer, Reply, refusal, steps, text
+from tests.tuner.fake_server import HANG, FakeServer, Reply, answer, refusal, steps, text
 from tuner.cli.main import main
 from tuner.records import from_columns
 
@@ -51,7 +51,7 @@ def test_json_of_a_failed_slo(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.err == ""
     assert found["verdict"]["state"] == "fail"
     assert found["figures"]["cost_per_mtok"]["value"] > 0
-    assert found["counts"]["ok"] == 70
+    assert found["counts"]["ok"] + found["counts"]["warmup"] == 70
 
 
 def test_refusing_server_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_result_is_shown_though_it_cannot_be_stored(
     def full(*_: object, **__: object) -> int:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("tuner.cli.bench._store", full)
+    monkeypatch.setattr("tuner.cli.run_bench._store", full)
     with FakeServer() as server:
         code = main(["bench", server.url, *QUICK, "--database", str(tmp_path / "s.db")])
     shown = capsys.readouterr()
@@ -147,9 +147,17 @@ def free_port() -> int:
         (["--price-per-hour", "-1"], "more than 0"),
         (["--model", "other"], "it serves: fake"),
         (["--database", "/nowhere/at/all/s.db"], "/nowhere"),
-        (["--seed", "-1"], "--seed must be 0 or more"),
         (["--api-key", "two\nlines"], "--api-key"),
         (["--url", "http://127.0.0.1:9"], "two servers given"),
+        (["--target", "slotune"], "starts a server, but"),
+        (["--processes", "0"], "--processes must be 1 to 256"),
+        (["--extra-body", "[1]"], "must be a JSON object"),
+        (["--extra-body", "{"], "is no JSON"),
+        (["--token-timeout", "soon"], "no duration"),
+        (["--until-decided"], "needs an --slo"),
+        (["--html", "/nowhere/at/all.html"], "there is no folder"),
+        (["--label", "job=vllm"], "give that too"),
+        (["--prometheus", "http://h:1", "--label", "job"], "NAME=VALUE"),
     ],
 )
 def test_faults_are_one_sentence(
@@ -161,6 +169,76 @@ def test_faults_are_one_sentence(
     message = capsys.readouterr().err
     assert says in message
     assert "Traceback" not in message
+
+
+def test_a_negative_seed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeServer() as server, pytest.raises(SystemExit) as ended:
+        main(["bench", server.url, "--seed", "-1"])
+    assert ended.value.code == 2
+    assert "--seed" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_and_shows_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with FakeServer(lambda _, body: answer(body, first_s=0.02)) as server:
+        process = start("bench", server.url, "--duration", "5m", "--database", str(path),
+                        cwd=tmp_path)  # fmt: skip
+        out, _ = stop_when(process, lambda: len(server.requests) > 60, signal.SIGINT)
+    assert process.returncode == 130
+    assert "ended early: interrupted" in out
+    assert "kept as run 1" in out
+    database = open_database(str(path), read_only=True)
+    (stored,) = database.list_measurements(stage="bench")
+    records = from_columns(database.load_records(stored.id))
+    database.close()
+    assert stored.state == "aborted"
+    assert stored.failure_reason == "interrupted"
+    assert sum(record.ok for record in records) >= 40
+
+
+def test_same_content_sends_the_same_prompts_and_fresh_content_does_not() -> None:
+    def prompts(*options: str) -> list[Any]:
+        with FakeServer() as server:
+            main(
+                [
+                    "bench",
+                    server.url,
+                    "--workload",
+                    "prompt=8,output=2,concurrency=1",
+                    "--max-requests",
+                    "3",
+                    "--warmup",
+                    "0s",
+                    "--no-store",
+                    "--quiet",
+                    *options,
+                ]
+            )
+            return [body["prompt"] for body in server.requests]  # fmt: skip
+
+    assert prompts("--same-content") == prompts("--same-content")
+    assert prompts() != prompts()
+
+
+def test_extra_body_html_and_crosscheck(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "run.html"
+    tokens_done = {"n": 0}
+
+    def metrics() -> str:
+        return f"vllm:generation_tokens_total {tokens_done['n']}\n"
+
+    def script(_: int, body: dict[str, Any]) -> Reply:
+        tokens_done["n"] += 2 * body["max_tokens"]
+        return answer(body)
+
+    with FakeServer(script, metrics=metrics) as server:
+        main(["bench", server.url, *QUICK, "--extra-body", '{"top_p": 0.5}', "--no-store",
+              "--html", str(page)])  # fmt: skip
+        assert all(body["top_p"] == 0.5 for body in server.requests)
+    shown = capsys.readouterr().out
+    assert "output tokens -50.0%" in shown
+    assert "note: output tokens: client 280 tok, server 560 tok" in shown
+    assert page.read_text().startswith("<!DOCTYPE html>")
 
 
 def test_no_server_and_no_url(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from tests.tuner.fake_server import (
     usage,
 )
 from tuner.endpoint import Api, Endpoint
-from tuner.measure import Measurement, measure
+from tuner.measure import Measurement, Sending, measure
 from tuner.slo import judge, parse_slos
 from tuner.workload import parse_workload
 
@@ -175,7 +175,7 @@ def test_broken_streams_are_failures(reply: Reply, says: str) -> None:
 
 def test_timeout_is_a_failure() -> None:
     with FakeServer(lambda _, __: steps(text("a"), HANG)) as server:
-        made = bench(server, max_requests=2, request_timeout_s=0.3)
+        made = bench(server, max_requests=2, sending=Sending(request_timeout_s=0.3))
     assert made.counts["failed"] == 2
     assert "within 0.3 s" in made.records[0].error
 
@@ -236,7 +236,9 @@ def test_hanging_requests_are_censored_with_what_was_seen() -> None:
         return steps(HANG) if index % 2 else answer(body)
 
     with FakeServer(script) as server:
-        made = bench(server, "prompt=8,output=4,rate=20", drain_s=0.5, slo="e2e_p50<200ms")
+        made = bench(
+            server, "prompt=8,output=4,rate=20", sending=Sending(drain_s=0.5), slo="e2e_p50<200ms"
+        )
         found = judge(parse_slos(["e2e_p50<200ms"]), made)
     assert made.counts["censored"] >= 5
     assert made.counts["censored"] + made.counts["ok"] == made.counts["sent"]

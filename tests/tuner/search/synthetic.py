@@ -15,7 +15,8 @@ import numpy as np
 
 from storage.rows import Stage
 from tuner.endpoint import Endpoint
-from tuner.measure import Measurement, Progress, summarize
+from tuner.measure import Measurement, summarize
+from tuner.progress import Progress
 from tuner.records import RequestRecord
 from tuner.search.budget import Plan
 from tuner.search.decide import Config

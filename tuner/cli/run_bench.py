@@ -1,0 +1,259 @@
+"""What `tuner bench` does. Invariant: what was measured is shown and kept, whatever ended it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import StorageError
+from storage.rows import MeasurementState
+from tuner.cli.common import print_json, prometheus_from
+from tuner.cli.targets import target_from
+from tuner.endpoint import Endpoint, base_url
+from tuner.errors import UserError
+from tuner.measure import (
+    Measurement,
+    MeasurementBrokenError,
+    MeasurementInterrupted,
+    Sending,
+    measure,
+)
+from tuner.report.bench import bench_lines
+from tuner.report.live import LiveView
+from tuner.server_side import crosscheck
+from tuner.slo import SloSet, Verdict, judge, parse_slos
+from tuner.slo.judge import VerdictState
+from tuner.units import parse_duration_s
+from tuner.workload import Workload, parse_workload
+
+if TYPE_CHECKING:
+    from storage import Database
+    from tuner.quality import Task
+
+SAME_CONTENT = b"slotune"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The options, checked."""
+
+    slos: SloSet
+    workload: Workload
+    duration_s: float
+    warmup_s: float
+    sending: Sending
+    task: Task | None
+
+
+def run_bench(args: argparse.Namespace) -> VerdictState:
+    """The verdict. Raises UserError, StorageError, KeyboardInterrupt."""
+    plan = _checked(args)
+    with contextlib.ExitStack() as stack:
+        database = _open_database(args)  # before the work, so that its faults cost nothing
+        if database is not None:
+            stack.enter_context(database)
+        endpoint = stack.enter_context(_server(args))
+        try:
+            made = _measured(args, plan, endpoint)
+        except MeasurementInterrupted as stopped:
+            _conclude(args, plan, stopped.made, database, "aborted")
+            raise
+        except MeasurementBrokenError as broken:
+            _conclude(args, plan, broken.made, database, "aborted")
+            raise
+        return _conclude(args, plan, made, database)
+
+
+def _checked(args: argparse.Namespace) -> Plan:
+    if args.base_url and args.url and args.base_url != args.url:
+        raise UserError(f"two servers given, {args.base_url} and --url {args.url}: give one")
+    args.url = args.base_url or args.url
+    if not args.url and not args.target:
+        raise UserError("no server given: tuner bench http://HOST:PORT, or --target to start one")
+    if args.url and args.target:
+        raise UserError(f"--target {args.target} starts a server, but {args.url} was given: one")
+    if args.max_requests is not None and args.max_requests < 1:
+        raise UserError(f"--max-requests must be at least 1, got {args.max_requests}")
+    if args.processes is not None and not 1 <= args.processes <= 256:
+        raise UserError(f"--processes must be 1 to 256, got {args.processes}")
+    if args.price_per_hour is not None and not 0 < args.price_per_hour < math.inf:
+        raise UserError(f"--price-per-hour must be more than 0, got {args.price_per_hour:g}")
+    if args.html and not Path(args.html).resolve().parent.is_dir():
+        raise UserError(f"--html {args.html}: there is no folder of that name")
+    slos = parse_slos(args.slo)
+    if args.until_decided and not slos:
+        raise UserError("--until-decided needs an --slo to decide")
+    pause_s = args.token_timeout and parse_duration_s(args.token_timeout, "--token-timeout")
+    sending = Sending(
+        request_timeout_s=parse_duration_s(args.request_timeout, "--request-timeout"),
+        token_timeout_s=pause_s or None,
+        content_salt=SAME_CONTENT if args.same_content else None,
+        extra_body=_extra_body(args.extra_body),
+        processes=args.processes,
+    )
+    return Plan(
+        slos, parse_workload(args.workload),
+        parse_duration_s(args.duration, "--duration"),
+        parse_duration_s(args.warmup, "--warmup", zero_allowed=True), sending, _task(args),
+    )  # fmt: skip
+
+
+def _extra_body(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"--extra-body {text!r} is no JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise UserError(f"--extra-body {text!r} must be a JSON object, {{…}}")
+    return body
+
+
+def _task(args: argparse.Namespace) -> Task | None:
+    if args.quality is None:
+        return None
+    from tuner.quality import read_task
+
+    return read_task(Path(args.quality))
+
+
+@contextlib.contextmanager
+def _server(args: argparse.Namespace) -> Iterator[Endpoint]:
+    """The endpoint to load, probed; a server started here is stopped at the end."""
+    if args.url:
+        yield Endpoint(base_url(args.url), args.model or "", args.api_key, args.api).probe()
+        return
+    from tuner.targets import TargetError
+
+    target = target_from(args)
+    try:
+        target.start()
+        target.apply({})
+        found = target.endpoint
+        yield Endpoint(found.base_url, found.model, found.api_key, args.api).probe()
+    except TargetError as error:
+        tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
+        raise UserError(f"{error.reason}{tail}") from error
+    finally:
+        target.stop()
+
+
+def _measured(args: argparse.Namespace, plan: Plan, endpoint: Endpoint) -> Measurement:
+    title = f"{endpoint.base_url} · {endpoint.model} · {plan.workload}"
+    with LiveView(title, quiet=args.quiet) as view:
+        made = measure(
+            endpoint, plan.workload, duration_s=plan.duration_s, warmup_s=plan.warmup_s,
+            seed=args.seed, max_requests=args.max_requests, slos=plan.slos,
+            price_per_hour=args.price_per_hour, sending=plan.sending,
+            prometheus=prometheus_from(args), on_progress=view.update,
+            stop_when_decided=args.until_decided,
+        )  # fmt: skip
+    if plan.task is not None:
+        from tuner.quality import quality_estimate
+
+        made.summary["accuracy"] = quality_estimate(endpoint, plan.task)
+    return made
+
+
+def _conclude(
+    args: argparse.Namespace,
+    plan: Plan,
+    made: Measurement,
+    database: Database | None,
+    state: MeasurementState | None = None,
+) -> VerdictState:
+    """Judge, keep, show; a fault of the database or of the report's file is told last."""
+    verdict = judge(plan.slos, made, accuracy=made.summary.get("accuracy"))
+    kept_as: int | None = None
+    faults: list[Exception] = []
+    try:
+        if database is not None and made.records:
+            kept_as = _store(database, made, verdict, plan.slos, state or _state(made))
+    except StorageError as error:
+        faults.append(error)
+    try:
+        if args.html:
+            _write_html(args.html, made, verdict, plan.slos, kept_as)
+    except UserError as error:
+        faults.append(error)
+    if args.json:
+        print_json({**as_dict(made, verdict), "measurement_id": kept_as})
+    else:
+        print("\n".join(bench_lines(made, verdict)))
+        if kept_as is not None:
+            print(f"kept as run {kept_as} in {args.database}")
+    if faults:
+        raise faults[0]
+    return verdict.state
+
+
+def as_dict(made: Measurement, verdict: Verdict) -> dict[str, Any]:
+    """The measurement as JSON-able values."""
+    return {
+        "url": made.endpoint.base_url,
+        "model": made.endpoint.model,
+        "workload": str(made.workload),
+        "seed": made.seed,
+        **made.summary_dict(),
+        "server": made.server.as_dict() if made.server else None,
+        "crosscheck": [check.as_dict() for check in crosscheck(made.records, made.server)],
+        "verdict": verdict.as_dict(),
+    }
+
+
+def _open_database(args: argparse.Namespace) -> Database | None:
+    if args.no_store:
+        return None
+    from storage import open_database
+
+    return open_database(args.database)
+
+
+def _state(made: Measurement) -> MeasurementState:
+    if made.counts["ok"] == 0:
+        return "failed"
+    return "invalid" if made.invalid_reason else "ok"
+
+
+def _store(
+    database: Database, made: Measurement, verdict: Verdict, slos: SloSet, state: MeasurementState
+) -> int:
+    from tuner.records import to_columns
+
+    return int(
+        database.add_measurement(
+            stage="bench",
+            config={"url": made.endpoint.base_url, "model": made.endpoint.model},
+            workload=made.workload.as_dict(),
+            slos=str(slos),
+            seed=made.seed,
+            started_at_s=made.began_unix_s,
+            duration_s=made.duration_s,
+            state=state,
+            failure_reason=made.ended_why or made.invalid_reason or verdict.reason or None,
+            summary=made.summary_dict(),
+            verdict=verdict.as_dict(),
+            server=made.server.as_dict() if made.server else None,
+            records=to_columns(made.records),
+        )
+    )
+
+
+def _write_html(
+    path: str, made: Measurement, verdict: Verdict, slos: SloSet, kept_as: int | None
+) -> None:
+    from tuner.exchange.run import from_measurement
+    from tuner.report.html import render_run_html
+
+    run = replace(from_measurement(made, verdict, str(slos)), run_id=kept_as)
+    try:
+        Path(path).write_text(render_run_html(run), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--html {path} cannot be written: {error.strerror}") from error
