@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import os
 import signal
 import sys
@@ -18,7 +19,10 @@ from typing import NoReturn, Protocol, cast
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED
 from tuner.errors import UserError
 
-COMMANDS = ("bench", "sweep", "optimize", "diagnose", "studies", "quality")
+COMMANDS = (
+    "bench", "sweep", "optimize", "diagnose", "studies", "runs", "compare", "rejudge", "export",
+    "import", "workload", "quality",
+)  # fmt: skip
 
 EPILOG = """\
 An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
@@ -83,7 +87,8 @@ def _build_parser() -> argparse.ArgumentParser:
         title="commands", required=True, metavar="COMMAND", parser_class=_Parser
     )
     for name in COMMANDS:
-        module = cast(Command, importlib.import_module(f"tuner.cli.{name}"))
+        file = f"{name}_" if keyword.iskeyword(name) else name
+        module = cast(Command, importlib.import_module(f"tuner.cli.{file}"))
         child = commands.add_parser(
             module.NAME,
             allow_abbrev=False,

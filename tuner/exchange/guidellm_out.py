@@ -337,7 +337,7 @@ def _flat(ragged: list[Any]) -> Floats:
 def _requests(requests: Requests, state: str) -> Iterator[dict[str, Any]]:
     """GuideLLM's record of each request in that state, its computed fields included."""
     columns = requests.run.columns
-    errors = columns.get("error") or [""] * len(requests.state)
+    errors = columns.get("error", [""] * len(requests.state))
     sessions = columns.get("session", range(len(requests.state)))
     turns = columns.get("turn", [0] * len(requests.state))
     for i in (i for i, found in enumerate(requests.state) if found == state):

@@ -8,7 +8,7 @@ is changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from tuner.exchange.run import Columns, Run
 from tuner.measure import Measurement, summarize
 from tuner.search.pool import pool
 from tuner.server_side import ServerSide
-from tuner.slo import ClauseVerdict, SloSet, Verdict, judge, parse_slos
-from tuner.slo.judge import MARGIN_LIMIT
+from tuner.slo import SloSet, Verdict, judge, parse_slos
+from tuner.slo.judge import by_interval
 from tuner.stats.estimate import Estimate
 from tuner.trial import Outcome
 from tuner.workload import Workload, parse_workload
@@ -78,12 +78,9 @@ def known_verdict(verdict: Verdict, unknown: dict[str, str]) -> Verdict:
     if not hit:
         return verdict
     clauses = tuple(
-        ClauseVerdict(
+        by_interval(
             clause.clause,
-            "fail",
             Estimate.missing(clause.estimate.unit, unknown[clause.clause.metric]),
-            MARGIN_LIMIT,
-            f"not met: not measured ({unknown[clause.clause.metric]})",
         )
         if clause in hit
         else clause
@@ -101,7 +98,7 @@ def _bare(run: Run, price_per_hour: float | None) -> Measurement:
         began_unix_s=run.began_unix_s,
         records=run.records,
         lag_p99_s=run.lag_p99_s,
-        server=server_side(run.server),
+        server=ServerSide.from_dict(run.server),
         price_per_hour=price_per_hour,
     )
 
@@ -126,20 +123,6 @@ def workload_of(text: str, columns: Columns) -> Workload:
             max(1, round(_mean(columns[name]))) for name in ("prompt_tokens", "output_tokens")
         )
         return parse_workload(f"prompt={prompt},output={output},concurrency=1")
-
-
-def server_side(stored: dict[str, Any] | None) -> ServerSide | None:
-    """The inverse of ServerSide.as_dict; fields of other versions are left out."""
-    if not stored:
-        return None
-    values: dict[str, Any] = {
-        f.name: stored.get(f.name)
-        for f in fields(ServerSide)
-        if f.name in stored or f.default is MISSING
-    }
-    bounds = stored.get("queue_bounds_s") or []
-    values["queue_bounds_s"] = tuple((float(bound), float(count)) for bound, count in bounds)
-    return ServerSide(**values)
 
 
 def _mean(values: Sequence[Any]) -> float:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.tuner.exchange.recorded import made
 from tests.tuner.runs import good
-from tuner.exchange.judging import judged, measurement, server_side, workload_of
+from tuner.exchange.judging import judged, measurement, workload_of
 from tuner.exchange.run import Run, header, in_window
-from tuner.server_side import ServerSide
 from tuner.slo import parse_slos
 
 
@@ -56,14 +53,6 @@ def test_what_only_the_generator_saw_stays_invalid() -> None:
     stalled = replace(run, summary=run.summary | {"invalid_reason": "the generator stalled"})
     assert measurement(stalled, parse_slos(["ttft_p95<2s"])).invalid_reason
     assert judged([stalled], parse_slos(["ttft_p95<2s"])).verdict.state == "inconclusive"
-
-
-def test_server_side_comes_back_from_its_dictionary() -> None:
-    server = ServerSide(1.0, 2.0, None, 0.5, 3.0, 0.1, ((0.5, 2.0), (math.inf, 3.0)))
-    stored: dict[str, Any] = server.as_dict() | {"of_a_later_version": 1}
-    assert server_side(stored) == server
-    assert server_side({"prompt_tokens": 4.0}) is not None
-    assert server_side(None) is None
 
 
 def test_price_is_given_anew() -> None:

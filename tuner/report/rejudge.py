@@ -1,0 +1,59 @@
+"""Runs under another SLO: a row a run, a column a clause, and why where a clause is not met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tuner.report.optimize import aligned, estimate_text
+from tuner.report.runs import MARKS, VERDICT_WORDS
+
+if TYPE_CHECKING:
+    from tuner.exchange.judging import Judged
+    from tuner.exchange.run import Run
+    from tuner.slo import SloSet
+
+Results = Sequence[tuple["Run", "Judged"]]
+
+
+def rejudge_lines(results: Results, slos: SloSet) -> list[str]:
+    table = [["run", "what", *(clause.text for clause in slos.clauses), "verdict", "stored"]]
+    table += [_row(run, judged) for run, judged in results]
+    lines = aligned(table)
+    lines += ["", "  brackets: 95 % interval; n: samples; stored: its own SLOs and their verdict"]
+    for run, judged in results:
+        reasons = [f"{c.clause.text}: {c.reason}" for c in judged.verdict.clauses if c.reason]
+        reasons += [judged.verdict.reason] if judged.verdict.reason else []
+        lines += [f"  {run.name}: {reason}" for reason in reasons]
+    states: list[str] = [judged.verdict.state for _, judged in results]
+    told = ", ".join(f"{states.count(state)} {word}" for state, word in VERDICT_WORDS.items())
+    return [*lines, f"  {len(states)} runs: {told}; nothing stored was changed"]
+
+
+def rejudge_dict(results: Results, slos: SloSet) -> dict[str, Any]:
+    return {
+        "slos": [clause.text for clause in slos.clauses],
+        "runs": [
+            {
+                "run": run.run_id,
+                "name": run.name,
+                "study": run.study or None,
+                "stage": run.stage,
+                "config": run.config,
+                "verdict": judged.verdict.as_dict(),
+                "figures": {key: found.as_dict() for key, found in judged.summary.items()},
+                "stored_slos": run.slos,
+                "stored_verdict": (run.verdict or {}).get("state"),
+            }
+            for run, judged in results
+        ],
+    }
+
+
+def _row(run: Run, judged: Judged) -> list[str]:
+    what = " ".join([run.stage, *(f"{k}={v:g}" for k, v in run.config.items()
+                                  if isinstance(v, (int, float)))])  # fmt: skip
+    cells = [f"{MARKS[c.state]} {estimate_text(c.estimate)}" for c in judged.verdict.clauses]
+    stored = VERDICT_WORDS.get(str((run.verdict or {}).get("state")), "–") if run.slos else "–"
+    own = f"{run.slos}: {stored}" if run.slos else "–"
+    return [run.name, what, *cells, VERDICT_WORDS[judged.verdict.state], own]

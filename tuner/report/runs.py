@@ -1,0 +1,153 @@
+"""Stored runs as text and JSON: the list with ids, and one run in full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tuner.report.optimize import aligned, estimate_text
+from tuner.stats.estimate import Estimate
+from tuner.units import show
+
+if TYPE_CHECKING:
+    from storage import Measurement, Study
+    from tuner.exchange.run import Run
+
+LISTED = ("output_tps", "ttft_p95", "e2e_p95", "error_rate")
+VERDICT_WORDS = {"pass": "met", "fail": "not met", "inconclusive": "undecided"}
+MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
+
+
+def list_lines(
+    rows: Sequence[Measurement], studies: Mapping[int, Study], *, left_out: int = 0
+) -> list[str]:
+    """Newest last, as they were made."""
+    if not rows:
+        return ["no run yet: `tuner bench`, `tuner optimize` and `tuner import` keep theirs here"]
+    table = [["run", "started (UTC)", "what", "target", "workload", "state", "SLOs", *LISTED]]
+    table += [_row(row, studies.get(row.study_id or 0)) for row in rows]
+    lines = aligned(table)
+    if left_out:
+        lines.append(f"  {left_out} older ones left out: --last 0 lists all")
+    return lines
+
+
+def list_dict(row: Measurement, study: Study | None) -> dict[str, Any]:
+    summary = row.summary or {}
+    figures: Mapping[str, Any] = summary.get("figures") or {}
+    return {
+        "run": row.id,
+        "started_at_s": row.started_at_s,
+        "stage": row.stage,
+        "study": study.name if study is not None else None,
+        "config": row.config,
+        "target": _target(row, study),
+        "workload": (row.workload or {}).get("text"),
+        "seed": row.seed,
+        "slos": row.slos,
+        "state": row.state,
+        "failure_reason": row.failure_reason,
+        "verdict": (row.verdict or {}).get("state"),
+        "imported_from": (summary.get("source") or {}).get("format"),
+        "counts": summary.get("counts"),
+        "figures": {key: figures[key] for key in LISTED if key in figures},
+    }
+
+
+def run_lines(run: Run) -> list[str]:
+    """One run: where, when, under what, every figure, the stored verdict."""
+    counts = run.counts
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.began_unix_s))
+    about = [f"{run.url or '–'}", run.model or "–", run.workload or "–"]
+    lines = [
+        f"{run.name} · {when} · " + " · ".join(about) + f" · seed {_or_dash(run.seed)}",
+        f"window {run.window_s[1] - run.window_s[0]:.1f} s · {counts.get('sent', 0)} requests: "
+        f"{counts.get('ok', 0)} ok, {counts.get('failed', 0)} failed, "
+        f"{counts.get('censored', 0)} still running at cut-off · {counts.get('warmup', 0)} "
+        "outside the window",
+    ]
+    if run.study:
+        lines.append(f"study {run.study} · {run.stage} · {_config(run.config)}")
+    lines += ["", f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method"]
+    lines += [_figure(key, estimate) for key, estimate in run.figures.items()]
+    lines.append("")
+    if run.invalid_reason:
+        lines.append(f"INVALID: {run.invalid_reason}")
+    lines += [f"note: {note}" for note in run.notes]
+    lines += [f"✘ {count} × {reason}" for reason, count in run.summary.get("failures") or []]
+    return lines + verdict_lines(run.verdict)
+
+
+def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
+    """A stored verdict, a clause a line."""
+    if not verdict:
+        return []
+    lines = []
+    for clause in verdict.get("clauses") or []:
+        estimate = Estimate.from_dict(clause["estimate"])
+        reason = f" · {clause['reason']}" if clause.get("reason") else ""
+        measured = show(estimate.value, estimate.unit)
+        lines.append(f"{MARKS[clause['state']]} {clause['clause']}: {clause['state']}, "
+                     f"measured {measured}{reason}")  # fmt: skip
+    if verdict.get("clauses") or verdict.get("state") != "pass":
+        because = f": {verdict['reason']}" if verdict.get("reason") else ""
+        lines.append(f"verdict: {verdict.get('state')}{because}")
+    return lines
+
+
+def _row(row: Measurement, study: Study | None) -> list[str]:
+    summary = row.summary or {}
+    figures: Mapping[str, Any] = summary.get("figures") or {}
+    verdict = str((row.verdict or {}).get("state") or "")
+    imported = (summary.get("source") or {}).get("format")
+    what = f"{study.name} · {row.stage}" if study is not None else row.stage
+    return [
+        str(row.id),
+        time.strftime("%Y-%m-%d %H:%M", time.gmtime(row.started_at_s)),
+        f"imported ({imported})" if imported else what,
+        _target(row, study),
+        _shortened(str((row.workload or {}).get("text") or "–"), 48),
+        row.state,
+        VERDICT_WORDS.get(verdict, "–") if row.slos else "–",
+        *(_short(figures.get(key)) for key in LISTED),
+    ]
+
+
+def _target(row: Measurement, study: Study | None) -> str:
+    config, target = row.config, (study.target or {}) if study is not None else {}
+    url = str(config.get("url") or target.get("url") or target.get("kind") or "")
+    model = str(config.get("model") or "")
+    parts = [url.removeprefix("http://"), model.rsplit("/", 1)[-1]]
+    if study is not None:
+        parts = [parts[0], _config(config)]
+    return _shortened(" ".join(part for part in parts if part) or "–", 60)
+
+
+def _config(config: Mapping[str, Any]) -> str:
+    shown = {k: v for k, v in config.items() if k not in ("url", "model")}
+    return " ".join(f"{k}={v:g}" if isinstance(v, (int, float)) else f"{k}={v}"
+                    for k, v in shown.items())  # fmt: skip
+
+
+def _figure(key: str, estimate: Estimate) -> str:
+    if not estimate.measured:
+        return f"{key:14}{'no data':>12}{'':>26}{0:>8}  {estimate.reason}"
+    interval = f"{show(estimate.low, estimate.unit)} … {show(estimate.high, estimate.unit)}"
+    value = show(estimate.value, estimate.unit)
+    return f"{key:14}{value:>12}{interval:>26}{estimate.n:>8}  {estimate.method}"
+
+
+def _short(stored: Mapping[str, Any] | None) -> str:
+    if not stored:
+        return "–"
+    estimate = Estimate.from_dict(dict(stored))
+    return estimate_text(estimate) if estimate.measured else "no data"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _or_dash(value: object) -> str:
+    return "–" if value is None else str(value)
