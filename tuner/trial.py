@@ -99,7 +99,8 @@ def run_trial(
     trial_number: int | None = None,
 ) -> Outcome:
     """Apply, measure, judge. Raises KeyboardInterrupt, and TargetError only when the target is
-    gone for good; every other failure is in the Outcome."""
+    gone for good; every other failure is in the Outcome. What was measured on a server that ended
+    or was restarted meanwhile is no result."""
     started_at_s = lab.clock()
     outcome = Outcome(stage, dict(config), seed, started_at_s, "failed", trial_number=trial_number)
     for attempt in range(1, ATTEMPTS + 1):
@@ -133,6 +134,7 @@ def _measure(lab: Lab, outcome: Outcome) -> None:
         slos=lab.slos,
         on_progress=lab.on_progress,
     )
+    lab.target.verify()
     outcome.measurement = made
     outcome.verdict = judge(lab.slos, made)
     outcome.failure_kind, outcome.failure_reason, outcome.state = None, "", "ok"

@@ -81,6 +81,11 @@ class Target(Protocol):
     @property
     def endpoint(self) -> Endpoint: ...
 
+    def verify(self) -> None:
+        """TargetError when the server that apply() left in force is no longer the one that answers:
+        what was measured since then mixes two servers, or one that died."""
+        ...
+
     def reset_prefix_cache(self) -> None:
         """Forget cached prefixes where the server can; never fails."""
         ...

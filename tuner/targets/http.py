@@ -64,7 +64,10 @@ def answers(url: str) -> bool:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    text = error.read().decode(errors="replace")
+    try:
+        text = error.read().decode(errors="replace")
+    except (OSError, HTTPException):  # the connection broke within the reason
+        return f"HTTP {error.code}"
     try:
         return str(json.loads(text)["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -75,6 +75,17 @@ class OwnProcess:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    def check_alive(self) -> None:
+        """TargetError, with its last words, when the server has ended by itself."""
+        code = self._process.poll() if self._process is not None else None
+        if not self.alive:
+            tail = self.log_tail()
+            raise TargetError(
+                f"the server ended by itself (exit code {code}): {last_line(tail)}",
+                kind=classify(tail),
+                log_tail=tail,
+            )
+
     def start(self, timeout_s: float) -> None:
         """Start and wait until it is healthy and ours. TargetError, with nothing left behind."""
         self.port = free_port()

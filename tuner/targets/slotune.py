@@ -79,10 +79,10 @@ class SlotuneTarget:
         } | known
 
     def knobs(self) -> dict[str, KnobRange]:
-        answer = self._call("/admin/config")
+        knobs = self._settings()
         return {
             name: KnobRange(knob["value"], knob["low"], knob["high"], bool(knob["live"]))
-            for name, knob in answer["knobs"].items()
+            for name, knob in knobs.items()
         }
 
     def apply(self, config: Config) -> None:
@@ -90,11 +90,11 @@ class SlotuneTarget:
         if not config:
             return
         try:
-            answer = self._call("/admin/config", dict(config))
+            knobs = self._settings(dict(config))
         except http.HttpRefusalError as refusal:
             raise TargetError(refusal.reason, kind="configuration") from refusal
         for name, value in config.items():
-            in_force = answer["knobs"][name]["value"]
+            in_force = knobs[name]["value"]
             if in_force != value:
                 raise TargetError(f"{name}={value} was asked for, but {in_force} is in force")
 
@@ -103,6 +103,11 @@ class SlotuneTarget:
         if self._endpoint is None:
             raise RuntimeError("the target has not been started")
         return self._endpoint
+
+    def verify(self) -> None:
+        if self._process is not None:
+            self._process.check_alive()
+        self._check_identity()
 
     def reset_prefix_cache(self) -> None:
         with contextlib.suppress(http.HttpRefusalError, TargetError):
@@ -140,10 +145,24 @@ class SlotuneTarget:
 
     def _server_info(self) -> dict[str, Any]:
         try:
-            return dict(self._call("/server_info"))
+            info = self._call("/server_info")
         except http.HttpRefusalError as refusal:
             hint = ": give --api-key" if refusal.status == 401 else ""
             raise UserError(f"{self._url} refuses: {refusal.reason}{hint}") from refusal
+        if not isinstance(info, dict) or "instance_id" not in info:
+            raise self._lost(f"{self._url}/server_info does not answer as this engine does")
+        return info
+
+    def _settings(self, change: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
+        """Knob name → value, low, high, live; after the change, if one is given."""
+        answer = self._call("/admin/config", change)
+        knobs = answer.get("knobs") if isinstance(answer, dict) else None
+        if not isinstance(knobs, dict) or not all(
+            isinstance(knob, dict) and {"value", "low", "high", "live"} <= knob.keys()
+            for knob in knobs.values()
+        ):
+            raise self._lost(f"{self._url}/admin/config does not answer as this engine does")
+        return knobs
 
     def _check_admin(self) -> None:
         if self._process is not None and os.getpgid(int(self._info["pid"])) != self._process.pid:
@@ -162,6 +181,9 @@ class SlotuneTarget:
             self._check_admin()
             self._endpoint = Endpoint(self._base, "", self._api_key).probe()
             return
+        self._check_identity()
+
+    def _check_identity(self) -> None:
         if self._server_info().get("instance_id") != self._info.get("instance_id"):
             raise TargetError(
                 f"{self._url} is another engine than at the start (it was restarted)", gone=True

@@ -42,6 +42,9 @@ class UrlTarget:
     def endpoint(self) -> Endpoint:
         return self._endpoint
 
+    def verify(self) -> None:
+        """A server without an identity shows by its answers alone that it is there."""
+
     def reset_prefix_cache(self) -> None:
         with contextlib.suppress(http.HttpRefusalError, TargetError):
             url = self._endpoint.base_url + "/reset_prefix_cache"

@@ -85,6 +85,10 @@ class VllmTarget:
             raise RuntimeError("the target has not been started")
         return self._endpoint
 
+    def verify(self) -> None:
+        if self._process is not None:
+            self._process.check_alive()
+
     def reset_prefix_cache(self) -> None:
         with contextlib.suppress(http.HttpRefusalError, TargetError):
             url = self.endpoint.base_url + "/reset_prefix_cache"

@@ -46,13 +46,17 @@ class MemoryLedger:
 
 @dataclass
 class FakeTarget:
-    """crashes(config) says which settings end the server."""
+    """crashes(config) says which settings end the server; ends_in_measurement, in which of the
+    measurements, counted from 1, it ends by itself."""
 
     crashes: Callable[[Config], bool] = lambda config: False
     crash_kind: str = "configuration"
     config: dict[str, Setting] = field(default_factory=lambda: dict(DEFAULTS))
     applied: list[Config] = field(default_factory=list)
     kind: str = "slotune"
+    ends_in_measurement: int = 0
+    ends_for_good: bool = False
+    verified: int = 0
 
     def start(self) -> None: ...
 
@@ -77,6 +81,11 @@ class FakeTarget:
     @property
     def endpoint(self) -> Endpoint:
         return Endpoint("http://fake")
+
+    def verify(self) -> None:
+        self.verified += 1
+        if self.verified == self.ends_in_measurement:
+            raise TargetError("ended by itself", gone=self.ends_for_good)
 
     def reset_prefix_cache(self) -> None: ...
 

@@ -192,3 +192,21 @@ def test_a_lost_server_ends_the_search_at_once() -> None:
     with pytest.raises(TargetError, match="restarted"):
         optimize(search)
     assert len(search.ledger.outcomes) == 4
+
+
+def test_a_measurement_on_a_server_that_was_restarted_meanwhile_is_not_kept() -> None:
+    surface = Surface(FakeTarget(ends_in_measurement=2, ends_for_good=True))
+    search = search_on(surface, budget=BUDGET)
+    with pytest.raises(TargetError, match="ended by itself"):
+        optimize(search)
+    assert surface.calls == 2
+    assert [outcome.state for outcome in search.ledger.outcomes] == ["ok"]
+
+
+def test_a_measurement_on_a_server_that_ended_is_made_again() -> None:
+    surface = Surface(FakeTarget(ends_in_measurement=2))
+    search = search_on(surface, budget=BUDGET)
+    optimize(search)
+    outcomes = search.ledger.outcomes
+    assert surface.calls == len(outcomes) + 1
+    assert all(outcome.ok for outcome in outcomes)

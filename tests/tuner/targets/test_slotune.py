@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.tuner.fake_engine import FakeEngine
 from tests.tuner.fake_server import FakeServer
 from tuner.errors import UserError
 from tuner.targets import TargetError, TargetOptions, open_target
+from tuner.targets.process import OwnProcess
 from tuner.targets.slotune import SlotuneTarget
 from tuner.targets.url import UrlTarget
 
@@ -46,6 +52,44 @@ def test_another_engine_at_the_same_address_is_noticed() -> None:
             target.apply({"chunk_size": 256})
         assert caught.value.gone
         assert engine.applied == []
+
+
+def test_a_measurement_over_a_restart_is_noticed() -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        target.verify()
+        engine.instance_id = "another"
+        with pytest.raises(TargetError, match="another engine") as caught:
+            target.verify()
+        assert caught.value.gone
+
+
+def test_an_engine_of_ours_that_died_while_it_was_measured(tmp_path: Path) -> None:
+    target = SlotuneTarget(log_dir=tmp_path)
+    command = [sys.executable, "-m", "tests.tuner.fake_engine"]
+    target._process = OwnProcess(lambda port: [*command, "--port", str(port)], tmp_path / "log")
+    target.start()
+    try:
+        target.verify()
+        os.kill(target._process.pid, signal.SIGKILL)
+        target._process._process.wait()  # type: ignore[union-attr]
+        with pytest.raises(TargetError, match=r"ended by itself \(exit code -9\)") as caught:
+            target.verify()
+        assert not caught.value.gone
+    finally:
+        target.stop()
+
+
+@pytest.mark.parametrize("answer", [None, [], "ok", {}, {"knobs": [1]}, {"knobs": {"a": 1}}])
+def test_answers_of_another_kind_of_server(answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        monkeypatch.setattr("tuner.targets.http.call", lambda *_, **__: answer)
+        for action in (target.knobs, target.verify, lambda: target.apply({"chunk_size": 256})):
+            with pytest.raises(TargetError, match="does not answer as this engine does"):
+                action()
 
 
 def test_an_engine_that_went_away_is_gone() -> None:
