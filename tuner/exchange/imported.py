@@ -80,7 +80,8 @@ def imported(
     summary = made.summary_dict() | {"source": about, "notes": [*notes, *made.notes]}
     summary = orjson.loads(orjson.dumps(summary))  # as it is stored: NaN is null
     failed = made.counts["ok"] == 0
-    return replace(run, summary=summary, state="failed" if failed else "ok")
+    state = "failed" if failed else "invalid" if made.invalid_reason else "ok"
+    return replace(run, summary=summary, state=state, failure_reason=made.invalid_reason)
 
 
 def to_end(start_s: float, end_s: float, records: Sequence[RequestRecord]) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tuner.exchange.provenance import provenance
 from tuner.records import RequestRecord, from_columns, to_columns
 from tuner.stats.estimate import Estimate
 
@@ -81,6 +82,16 @@ class Run:
         return str(self.summary.get("invalid_reason") or "")
 
     @property
+    def window_why(self) -> str:
+        """How the window was chosen; "" where that is not told."""
+        return str((self.summary.get("window") or {}).get("why") or "")
+
+    @property
+    def ended_why(self) -> str:
+        """What ended the run before its time."""
+        return str(self.summary.get("ended_why") or "")
+
+    @property
     def lag_p99_s(self) -> float:
         """NaN where the generator's lag is not known."""
         lag_s = self.summary.get("lag_p99_s")
@@ -97,7 +108,7 @@ class Run:
 
 
 def from_measurement(made: Measurement, verdict: Verdict | None = None, slos: str = "") -> Run:
-    """A run that was just measured."""
+    """A run that this process has just measured."""
     return Run(
         name="this run",
         columns=to_columns(made.records),
@@ -111,7 +122,7 @@ def from_measurement(made: Measurement, verdict: Verdict | None = None, slos: st
         state="failed" if not made.counts["ok"] else "invalid" if made.invalid_reason else "ok",
         failure_reason=made.invalid_reason or (verdict.reason if verdict else ""),
         config={"url": made.endpoint.base_url, "model": made.endpoint.model},
-        summary=made.summary_dict(),
+        summary=made.summary_dict() | {"provenance": provenance()},
         verdict=verdict.as_dict() if verdict is not None else None,
         server=made.server.as_dict() if made.server is not None else None,
     )

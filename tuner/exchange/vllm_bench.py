@@ -91,6 +91,7 @@ def _fill(record: RequestRecord, document: Mapping[str, Any], index: int) -> Non
     tokens = int(document["output_lens"][index])
     if error or not tokens:
         record.state = "failed"
+        record.end_s = record.sent_s  # when it failed is not told: at once is the least
         record.error = one_line(str(error or "")) or "empty answer"
         return
     record.state, record.output_tokens = "ok", tokens

@@ -67,6 +67,10 @@ def run_lines(run: Run) -> list[str]:
         f"{counts.get('censored', 0)} still running at cut-off · {counts.get('warmup', 0)} "
         "outside the window",
     ]
+    if run.window_why:
+        lines.append(f"window {run.window_why}")
+    if run.ended_why:
+        lines.append(f"ended early: {run.ended_why}")
     if run.study:
         lines.append(f"study {run.study} · {run.stage} · {_config(run.config)}")
     lines += ["", f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method"]

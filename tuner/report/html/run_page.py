@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from tuner.exchange.run import Run
 from tuner.report.html import charts, series
+from tuner.report.html.background import provenance_facts, server_panel
 from tuner.report.html.page import (
     callout,
     document,
-    facts,
     head,
     legend,
     panel,
@@ -66,9 +65,9 @@ def render_run_html(run: Run, extra: Sequence[tuple[str, str]] = ()) -> str:
         ),
         section("Slowest requests", _slowest(run, frame), "By end-to-end latency, in the window."),
         section("Failures", _failures(run, frame)),
-        section("Server-side cross-check", _server(run)),
+        section("Server-side cross-check", server_panel(run)),
         section("All figures", panel(_figures(run))),
-        section("Provenance", panel(_provenance(run, extra))),
+        section("Provenance", panel(provenance_facts(run, extra))),
     ]  # fmt: skip
     return document(f"slotune · {title}", body)
 
@@ -94,7 +93,8 @@ def _head(run: Run, title: str) -> str:
 def _doubts(run: Run) -> str:
     reason = run.invalid_reason or (run.failure_reason if run.state != "ok" else "")
     invalid = [f"{run.state}: {reason.splitlines()[0]}"] if reason else []
-    return callout("bad", invalid) + callout("warn", run.notes)
+    early = [f"ended early: {run.ended_why}"] if run.ended_why else []
+    return callout("bad", invalid) + callout("warn", [*early, *run.notes])
 
 
 def _summary_lead(run: Run) -> str:
@@ -234,39 +234,6 @@ def _failures(run: Run, frame: Frame) -> str:
     return panel(table(header, rows, ("num", "num", "num", "num", "wrap")))
 
 
-def _server(run: Run) -> str:
-    from tuner.server_side import ServerSide, crosscheck
-
-    server = ServerSide.from_dict(run.server)
-    if server is None:
-        return panel('<span class="dim">The server exported no metrics, or none were read.</span>')
-    rows = [
-        [
-            escape(check.name), _plain(check.client, check.unit), _plain(check.server, check.unit),
-            f"{100 * check.difference:+.1f} %" if np.isfinite(check.difference) else "∞",
-            pill("pass", "✔ agrees") if check.agrees else pill("inconclusive", "? differs"),
-            escape(check.likely_cause),
-        ]
-        for check in crosscheck(run.records, server)
-    ]  # fmt: skip
-    header = ("whole run, warm-up included", "client", "server", "difference", "", "")
-    checked = table(header, rows, ("", "num", "num", "num", "", "dim wrap"))
-    told = facts([
-        ("preemptions", _plain(server.preemptions)),
-        ("prefix-cache hits", _plain(server.prefix_hit_rate, "share")),
-        ("mean queue", _plain(server.queue_mean_s, "s")),
-        ("aborted by the client", _plain(server.aborted)),
-        ("read from", server.source),
-    ])  # fmt: skip
-    return panel(checked + f'<div class="after">{told}</div>')
-
-
-def _plain(value: float | None, unit: str = "") -> str:
-    if value is None:
-        return "" if unit != "tok" else "–"
-    return show(value, unit) if unit in ("s", "share") else f"{value:,.0f}"
-
-
 def _figures(run: Run) -> str:
     rows = []
     for key, estimate in run.figures.items():
@@ -279,31 +246,3 @@ def _figures(run: Run) -> str:
         ])  # fmt: skip
     return table(("figure", "value", "95 % interval", "n", "method"), rows,
                  ("key", "num", "num", "num", "dim wrap"))  # fmt: skip
-
-
-def _provenance(run: Run, extra: Sequence[tuple[str, str]]) -> str:
-    settings = " ".join(f"{k}={v}" for k, v in run.config.items() if k not in ("url", "model"))
-    source = run.source
-    lag = run.lag_p99_s
-    pairs: list[tuple[str, object]] = [
-        ("run", run.run_id), ("study", run.study), ("stage", run.stage), ("server", run.url),
-        ("model", run.model), ("settings", settings), ("workload", run.workload),
-        ("seed", run.seed), ("SLOs", run.slos), ("began", when(run.began_unix_s)),
-        ("window", f"{run.window_s[0]:.3f} s to {run.window_s[1]:.3f} s of the run"),
-        ("load generator's lag p99", show(lag, "s") if not np.isnan(lag) else "not known"),
-        ("imported from", f"{source['format']} {source['version']}" if source else ""),
-        ("its file", source.get("file")), ("its load", source.get("load")),
-        *_told(run.target, "target"), *_told(run.summary.get("provenance"), ""), *extra,
-    ]  # fmt: skip
-    return facts(pairs)
-
-
-def _told(values: Any, prefix: str) -> list[tuple[str, object]]:
-    """A dictionary as facts, one level deep."""
-    if not isinstance(values, dict):
-        return []
-    return [
-        (f"{prefix} {name}".strip().replace("_", " "), value)
-        for name, value in values.items()
-        if value not in (None, "", [], {}) and name != "original_config"
-    ]
