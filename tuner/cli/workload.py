@@ -112,7 +112,8 @@ def _record_metrics(args: argparse.Namespace) -> int:
         print_json(made.as_dict())
         return EXIT_DONE
     print(made.text)
-    print(f"\nfrom {made.samples} finished requests in {made.window_s:.0f} s")
+    span = f"in {made.window_s:.0f} s" if made.window_s is not None else "since the engine's start"
+    print(f"\nfrom {made.samples} finished requests {span}")
     print("\n".join(f"- {note}" for note in made.notes))
     return EXIT_DONE
 
@@ -121,6 +122,7 @@ def _recorded(args: argparse.Namespace, window_s: float | None) -> Recorded:
     from storage.sources import open_source
     from tuner.workload.record_metrics import lifetime_source, record, watched_source
 
+    timed = True
     if args.prometheus:
         assert window_s is not None
         source = open_source(prometheus=args.prometheus, labels=_labels(args.label) or None)
@@ -129,7 +131,7 @@ def _recorded(args: argparse.Namespace, window_s: float | None) -> Recorded:
             source.close()
             raise UserError(f"{args.prometheus}: {status.reason or 'it does not answer'}")
     elif window_s is None:
-        source, window_s = lifetime_source(args.url)
+        source, window_s, timed = lifetime_source(args.url)
     else:
         line = ProgressLine(quiet=args.quiet)
         source = watched_source(
@@ -137,7 +139,7 @@ def _recorded(args: argparse.Namespace, window_s: float | None) -> Recorded:
         )
         line.clear()
     try:
-        return record(source, window_s, args.prometheus or args.url)
+        return record(source, window_s, args.prometheus or args.url, timed=timed)
     finally:
         source.close()
 

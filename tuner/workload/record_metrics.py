@@ -28,6 +28,7 @@ Floats = npt.NDArray[np.float64]
 FIT_TOLERANCE = 0.05
 """Of the share of requests: as far as the fitted curve may be from the histogram's."""
 
+ANY_TIME_S = 3600.0
 MEAN_TOLERANCE = 0.02
 PERCENT_STEP = 0.005
 TAIL = 0.01
@@ -44,7 +45,7 @@ _FINISHED = ("vllm:request_success_total", "sglang:num_requests_total")
 _QUERIES = ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total")
 _HITS = ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total")
 
-UNKNOWN = (
+UNKNOWN = (  # the first is about the rate
     "rate= is that of finished requests: what was refused or still waits is not in it, and whether "
     "clients wait for answers (concurrency=) cannot be seen",
     "prompt and output lengths are drawn apart: which came together no histogram tells",
@@ -65,10 +66,11 @@ class Shape:
 
 @dataclass(slots=True)
 class Recorded:
-    """text: for --workload. window_s: what the figures cover, seconds. notes: one sentence each."""
+    """text: for --workload. window_s: what the figures cover, seconds, None: since an unknown
+    start. notes: one sentence each."""
 
     text: str
-    window_s: float
+    window_s: float | None
     samples: int
     notes: list[str] = field(default_factory=list)
 
@@ -81,8 +83,11 @@ class Recorded:
         }
 
 
-def record(source: MetricSource, window_s: float, target: str) -> Recorded:
-    """Raises UserError where the target exports no lengths or had no traffic."""
+def record(source: MetricSource, window_s: float, target: str, *, timed: bool = True) -> Recorded:
+    """Raises UserError where the target exports no lengths or had no traffic.
+
+    timed: whether window_s is the time in which the counters grew; without it there is no rate.
+    """
     names = source.names()
     shapes = {}
     for what, histograms in _LENGTHS.items():
@@ -94,34 +99,37 @@ def record(source: MetricSource, window_s: float, target: str) -> Recorded:
             )
         shapes[what] = _shape(source, histogram, window_s, f"{target}: {what} lengths")
     finished = _exported(_FINISHED, names, "")
-    rate = source.rate(finished, window_s) if finished else None
+    rate = source.rate(finished, window_s) if finished and timed else None
     text = f"prompt={shapes['prompt'].text},output={shapes['output'].text}"
     notes = [f"{what}: {shape.said}" for what, shape in shapes.items()]
+    unknown = UNKNOWN
     if rate is not None and rate.ok and rate.value:
         text += f",rate={plain(float(f'{rate.value:.4g}'))}"
     else:
-        notes.append("the rate is not known: add rate= or concurrency=")
+        unknown = UNKNOWN[1:]
+        why = "" if timed else ", the target does not say when it started; --window measures it"
+        notes.append(f"the rate is not known{why}: add rate= or concurrency=")
     samples = shapes["prompt"].samples
     if samples < FEWEST_REQUESTS:
         notes.append(f"only {samples} requests: record a longer window before relying on it")
-    notes += [*UNKNOWN, _sharing(source, names, window_s, shapes["prompt"].mean)]
-    return Recorded(text, window_s, samples, notes)
+    notes += [*unknown, _sharing(source, names, window_s, shapes["prompt"].mean)]
+    return Recorded(text, window_s if timed else None, samples, notes)
 
 
-def lifetime_source(url: str) -> tuple[MetricSource, float]:
-    """A target's counters since it started, as a source, and how long ago that was in seconds.
-
-    Raises StorageError when nothing answers, UserError when it does not tell its start.
+def lifetime_source(url: str) -> tuple[MetricSource, float, bool]:
+    """A target's counters since it started, as a source, and how long ago that was in seconds; the
+    last is False where the target does not tell. Raises StorageError when nothing answers.
     """
     from storage.sources import RecordedSource, scrape_once
 
     now = scrape_once(url)
     start_s = now.value("process_start_time_seconds")
-    if start_s is None or not 0 < start_s < now.at_s:
-        raise UserError(f"{url} does not say when it started; give --window to watch it that long")
+    timed = start_s is not None and 0 < start_s < now.at_s
+    if start_s is None or not timed:
+        start_s = now.at_s - ANY_TIME_S
     at_start = "\n".join(f"{key} 0" for key in now.values)
     text = "\n".join(f"{key} {value!r}" for key, value in now.values.items())
-    return RecordedSource([(start_s, at_start), (now.at_s, text)]), now.at_s - start_s
+    return RecordedSource([(start_s, at_start), (now.at_s, text)]), now.at_s - start_s, timed
 
 
 def watched_source(url: str, window_s: float, say: Callable[[float], None]) -> MetricSource:

@@ -145,12 +145,14 @@ def test_url_records_since_the_engines_start(capsys: pytest.CaptureFixture[str])
     assert made["window_s"] == pytest.approx(1000, abs=60)
 
 
-def test_url_without_its_start_asks_for_a_window() -> None:
-    with (
-        FakeServer(metrics=Engine().text) as server,
-        pytest.raises(UserError, match="give --window"),
-    ):
-        run("--url", server.url)
+def test_url_without_its_start_gives_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = Engine()
+    engine.serve([256] * 50, [64] * 50)
+    with FakeServer(metrics=engine.text) as server:
+        assert run("--url", server.url) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("prompt=256,output=64\n\nfrom 50 finished requests since the engine's")
+    assert "the rate is not known, the target does not say when it started" in out
 
 
 def test_url_may_be_watched(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -183,3 +184,13 @@ def test_many_rows_cost_a_few_numbers_each(tmp_path: Path) -> None:
     assert workload.source.rows.count == count
     assert workload.lengths(0, count - 1)[:2] == ((count - 1) % 900 + 1, (count - 1) % 90 + 1)
     assert workload.arrivals.level == pytest.approx(100, rel=0.01)
+
+
+def test_a_workload_travels_to_another_process(tmp_path: Path) -> None:
+    """With its rows: a worker need not read the file again."""
+    workload = trace(tmp_path, MOONCAKE)
+    again = pickle.loads(pickle.dumps(workload))
+    (tmp_path / "trace").unlink()
+    assert again == workload
+    assert [again.lengths(0, i) for i in range(3)] == [workload.lengths(0, i) for i in range(3)]
+    assert Content(again, IDS, 0, b"s").body(1) == Content(workload, IDS, 0, b"s").body(1)
