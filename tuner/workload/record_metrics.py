@@ -45,7 +45,7 @@ _FINISHED = ("vllm:request_success_total", "sglang:num_requests_total")
 _QUERIES = ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total")
 _HITS = ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total")
 
-UNKNOWN = (  # the first is about the rate
+UNKNOWN: tuple[str, ...] = (  # the first is about the rate
     "rate= is that of finished requests: what was refused or still waits is not in it, and whether "
     "clients wait for answers (concurrency=) cannot be seen",
     "prompt and output lengths are drawn apart: which came together no histogram tells",
