@@ -23,6 +23,9 @@ class TimeLimits:
     token_s: float | None = None
 
 
+STREAM = b"event-stream"
+
+
 class BodyStaysOpenError(HttpError):
     """The answer is complete, but the server does not end its body."""
 
@@ -30,8 +33,10 @@ class BodyStaysOpenError(HttpError):
 class StreamedAnswer:
     """Times come in on the monotonic clock and go into the record on the measurement's."""
 
-    __slots__ = ("_began_s", "_limits", "_refusal", "connect_s", "heard_s", "reader", "record",
-                 "retries")  # fmt: skip
+    __slots__ = (
+        "_began_s", "_kind", "_limits", "_refusal", "connect_s", "heard_s", "reader", "record",
+        "retries",
+    )  # fmt: skip
 
     def __init__(
         self, record: RequestRecord, began_s: float, limits: TimeLimits, *, keep_text: bool
@@ -43,14 +48,14 @@ class StreamedAnswer:
         self.heard_s = 0.0
         self._began_s = began_s
         self._limits = limits
-        self._refusal = b""
+        self._refusal = self._kind = b""
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.record.http_status = status
+        self._kind = headers.get(b"content-type", b"").lower()
         if (coding := headers.get(b"content-encoding", b"identity").lower()) != b"identity":
             self.reader.fail(
-                f"the answer is compressed ({one_line(coding.decode(errors='replace'))}) "
-                "though none was asked for"
+                f"the answer is compressed ({_told(coding)}) though none was asked for"
             )
 
     def body(self, data: bytes, at_s: float) -> None:
@@ -63,9 +68,10 @@ class StreamedAnswer:
     def end(self, at_s: float) -> None:
         if self.record.http_status == 200:
             self.reader.end(at_s - self._began_s)
+            if not self.record.chunk_times_s and STREAM not in self._kind:
+                self.record.error += f": it is {_told(self._kind) or 'untyped'}, no event stream"
         else:
-            said = one_line(self._refusal.decode(errors="replace"))
-            self.fail(f"HTTP {self.record.http_status}: {said}", at_s)
+            self.fail(f"HTTP {self.record.http_status}: {_told(self._refusal)}", at_s)
 
     def fail(self, error: str, at_s: float) -> None:
         self.reader.fail(one_line(error))
@@ -83,3 +89,8 @@ class StreamedAnswer:
         if limits.token_s is not None and times_s and now_s - times_s[-1] > limits.token_s:
             return HttpError(f"no token for {limits.token_s:g} s after the last")
         return None
+
+
+def _told(data: bytes) -> str:
+    """What a server said, as one line."""
+    return one_line(data.decode(errors="replace"))

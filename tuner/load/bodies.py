@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from tuner.endpoint import Endpoint
+from tuner.errors import UserError
 from tuner.load.http import request_bytes, request_head
 from tuner.workload.content import Content
 
@@ -49,6 +50,8 @@ class Requests:
         self.slowest_s = 0.0  # what building one took at most
         self._head = request_head(endpoint.generate_url, {**endpoint.headers(), **CLIENT_HEADERS})
         self._extra = dict(extra_body or {})
+        if "stream" in self._extra:
+            raise UserError("the extra body may not set stream: answers are measured as streams")
         self._sessions: Iterator[int] = iter(sessions)
         self._reserve: dict[int, Request] = {}
         self._reserved_bytes, self._most_bytes = 0, reserve_bytes

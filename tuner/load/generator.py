@@ -17,6 +17,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
+from tuner.errors import UserError
 from tuner.load.alarm import Alarm
 from tuner.load.answer import BodyStaysOpenError, StreamedAnswer, TimeLimits
 from tuner.load.bodies import Request, Requests
@@ -103,7 +104,12 @@ class Generator:
         self._alarm = Alarm()
         self._stopped = asyncio.Event()
         self.started = True
-        await self.client.resolve()
+        try:
+            await self.client.resolve()
+        except OSError as error:
+            raise UserError(
+                f"{self.plan.endpoint.base_url}: the host's address cannot be found ({error})"
+            ) from error
         if began_s is None:
             self.result.began_s, self.result.began_unix_s = time.monotonic(), time.time()
         else:

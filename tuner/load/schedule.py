@@ -11,6 +11,9 @@ import numpy as np
 
 from tuner.load.plan import LoadPlan
 
+ENDING = ("at_once", "trace")
+"""Arrivals that end by themselves; a rate ends only with the sending time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -68,5 +71,6 @@ class Schedule:
                 self._ahead.append((session, scheduled_s))
                 return True
         if not self._ended:
-            self._ended = self.complete = True
+            self._ended = True
+            self.complete = self._plan.workload.arrivals.kind in ENDING
         return False
