@@ -36,3 +36,8 @@ def show(value: float, unit: str) -> str:
         return f"$ {value:.3g}"
     number = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
     return f"{number} {unit}".rstrip()
+
+
+def count_text(count: int, noun: str) -> str:
+    """`1 measurement`, `3 measurements`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knob_option(group, required=False)
     group.add_argument(
         "--budget",
-        help='time for everything, or a number of trials: "5m", "90s", "20 trials" (default 10m)',
+        metavar="TIME|TRIALS",
+        help='for the whole study, all sittings together: "5m", "90s" or "20 trials" (default 10m)',
     )
     goal = group.add_mutually_exclusive_group()
     goal.add_argument(

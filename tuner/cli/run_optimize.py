@@ -26,6 +26,7 @@ from tuner.cli.targets import leave, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
 from tuner.report.optimize import report_lines, result_dict
+from tuner.report.words import load_text
 from tuner.search.budget import Budget, Plan, parse_budget, plan
 from tuner.search.candidates import closest
 from tuner.search.decide import Config, Decision
@@ -38,7 +39,7 @@ from tuner.search.space import Space, check_names, joint_space, useful_limits
 from tuner.slo import SloSet, parse_slos
 from tuner.targets import Target, TargetError
 from tuner.trial import Lab
-from tuner.units import parse_duration_s
+from tuner.units import count_text, parse_duration_s
 from tuner.workload import Workload, parse_workload
 
 DEFAULT_BUDGET = "10m"
@@ -202,17 +203,22 @@ class _Session:
         )
         self.study = self._record(calibrated_s)
         self.ledger = StudyLedger(database, self.study, request.slos, request.workload)
+        self.calibrated_s = calibrated_s
         self.before_s = calibrated_s + self.ledger.spent_s
 
     def run(self) -> Decision:
         """Search and report; the study's state follows."""
+        search = self._search()
+        if self.request.resumed is not None and search.pace.left() < 1:
+            self.line.note(
+                f"nothing is measured: {self.request.name} has used its --budget "
+                f"{self.request.budget.text} ({self._used()}); a larger one goes on"
+            )
         try:
-            decision = optimize(self._search())
+            decision = optimize(search)
         except KeyboardInterrupt:
             self.database.update_study(self.study.id, state="stopped")
-            self.line.note(
-                f"{len(self.ledger.outcomes)} measurements are kept; go on with: {self._resume()}"
-            )
+            self.line.note(f"kept: {self._used()}; go on with: {self._resume()}")
             raise
         except Exception:
             self.database.update_study(self.study.id, state="failed")
@@ -281,10 +287,21 @@ class _Session:
             return
         lines = report_lines(
             decision, self.request.objective, self.request.slos, model=model, engine=engine,
+            load=load_text(
+                self.request.workload, self.request.seed, self.plan.window_s, self.plan.warmup_s
+            ),
             study=self.study.name, resume=self._resume(), outcomes=self.ledger.outcomes,
             nearest=nearest,
         )  # fmt: skip
         print("\n".join(lines))
 
+    def _used(self) -> str:
+        """What the study has cost so far, all sittings together."""
+        spent_s = self.calibrated_s + self.ledger.spent_s
+        return f"{count_text(len(self.ledger.outcomes), 'measurement')} in {spent_s:.0f} s"
+
     def _resume(self) -> str:
-        return resume_text(self.args, self.study.name)
+        return (
+            f"{resume_text(self.args, self.study.name)}\n"
+            f"  TIME counts the whole study, which has taken {self._used()} so far"
+        )

@@ -14,6 +14,7 @@ from tuner.cli.targets import leave, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines
+from tuner.report.words import load_text
 from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S, Budget, plan
 from tuner.search.ledger import StudyLedger
 from tuner.search.objective import Objective
@@ -23,7 +24,7 @@ from tuner.search.sweep import Config, SweepPoint, configurations, points_of, sw
 from tuner.slo import SloSet, parse_slos
 from tuner.targets import Target, TargetError
 from tuner.trial import Lab
-from tuner.units import parse_duration_s
+from tuner.units import count_text, parse_duration_s
 from tuner.workload import Workload, parse_workload
 
 
@@ -86,12 +87,15 @@ def _sweep(
         )
     except KeyboardInterrupt:
         state = "stopped"
+        kept = count_text(len(ledger.outcomes), "measurement")
+        line.note(f"kept: {kept} of {budget.trials}, in study {study.name}")
         raise
     finally:
         database.update_study(study.id, state=state)
         line.clear()
         leave(target, baseline, line)
-    return _show(args, axis, points, slos, objective, study.name)
+    load = load_text(workload, args.seed, *durations_s)
+    return _show(args, axis, points, slos, objective, study.name, load)
 
 
 def _show(
@@ -101,11 +105,13 @@ def _show(
     slos: SloSet,
     objective: Objective,
     study: str,
+    load: str,
 ) -> int:
     if args.json:
         print_json({"study": study} | sweep_dict(axis.name, points, objective))
     else:
-        print("\n".join([*sweep_lines(axis.name, points, slos, objective), f"  study {study}"]))
+        lines = sweep_lines(axis.name, points, slos, objective, load)
+        print("\n".join([*lines, f"  study {study}"]))
     found = best_point(points, objective) if slos else any(point.pooled for point in points)
     return EXIT_DONE if found else EXIT_ANSWER_IS_NO
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuner.report.flags import commands, config_text
-from tuner.report.words import ANSWERS, GAINS
+from tuner.report.words import ANSWERS, GAINS, VERDICTS
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
 from tuner.search.pool import Pooled
@@ -18,7 +18,7 @@ from tuner.search.proposals import result_value
 from tuner.slo import SloSet
 from tuner.stats import Comparison, Estimate
 from tuner.trial import Outcome
-from tuner.units import show
+from tuner.units import count_text, show
 
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")
 UNSTEADY = 1.3
@@ -57,21 +57,23 @@ def report_lines(
     *,
     model: str,
     engine: str,
+    load: str,
     study: str,
     resume: str,
     outcomes: Sequence[Outcome],
     nearest: Outcome | None,
 ) -> list[str]:
-    """What is printed at the end."""
-    head = ANSWERS[decision.answer]
-    lines = ["", head if decision.answer == "none_feasible" else f"{head}: {decision.reason}", ""]
+    """What is printed at the end. load says under what the figures were measured."""
+    lines = ["", f"{ANSWERS[decision.answer]}: {decision.reason}", "", f"  {load}", ""]
     lines += _table(decision, objective, slos)
     lines += _verdict_lines("baseline", decision.baseline)
     if decision.best is not None:
         lines += _verdict_lines("best", decision.best)
-    lines += ["", gain_text(decision, objective)]
-    if not decision.met and nearest is not None and decision.best is None:
-        lines.append(f"closest to the SLOs was {config_text(nearest.config)}")
+    lines.append("")
+    if decision.answer != "none_feasible":
+        lines.append(gain_text(decision, objective))
+    if not decision.met and decision.best is None:
+        lines += _closest_lines(decision, nearest)
     if decision.answer != "none_feasible":
         lines.append("")
         lines += [
@@ -80,7 +82,8 @@ def report_lines(
         ]
     lines += [f"caution: {text}" for text in cautions(decision, objective, outcomes)]
     failed = [o for o in outcomes if o.state != "ok"]
-    lines += ["", f"study {study}: {len(outcomes)} measurements, {len(failed)} without a result"]
+    measured = count_text(len(outcomes), "measurement")
+    lines += ["", f"study {study}: {measured}, {len(failed)} without a result"]
     lines += [f"  {config_text(o.config)}: {o.failure_reason.splitlines()[0]}" for o in failed[:5]]
     return [*lines, f"go on with: {resume}"]
 
@@ -108,6 +111,8 @@ def gain_text(decision: Decision, objective: Objective) -> str:
     if gain is None or math.isnan(gain.ratio):
         return f"{objective.key}: no paired comparison with the baseline"
     text = f"{objective.key} {gain.ratio:.3g} × baseline"
+    if decision.best is None and decision.compared_config is not None:
+        text = f"best candidate {config_text(decision.compared_config)}: {text}"
     if not math.isfinite(gain.high):
         return f"{text}, {gain.n} pair: no interval, so no gain or loss is claimed"
     return (
@@ -140,9 +145,19 @@ def _verdict_lines(name: str, pooled: Pooled) -> list[str]:
     lines = []
     for clause in pooled.verdict.clauses:
         reason = f" ({clause.reason})" if clause.reason else ""
-        word = {"pass": "met", "fail": "not met", "inconclusive": "undecided"}[clause.state]
-        lines.append(f"  {name:<9} {clause.clause.text}: {word}{reason}")
+        lines.append(f"  {name:<9} {clause.clause.text}: {VERDICTS[clause.state]}{reason}")
     return lines
+
+
+def _closest_lines(decision: Decision, nearest: Outcome | None) -> list[str]:
+    """The single measurement nearest to the SLOs, with the figures that are judged."""
+    if nearest is None or nearest.verdict is None or nearest.config == decision.baseline_config:
+        return []
+    figures = [f"{c.clause.key} {estimate_text(c.estimate)}" for c in nearest.verdict.clauses]
+    return [
+        f"closest to the SLOs in one measurement: {config_text(nearest.config)}",
+        *(f"  {figure}" for figure in figures),
+    ]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from storage import Measurement, Study
 from tuner.report.flags import config_text
 from tuner.report.optimize import aligned, estimate_text
+from tuner.report.words import ANSWERS, VERDICTS
 from tuner.stats import Estimate
 
 
@@ -34,12 +35,12 @@ def study_lines(study: Study, measurements: Sequence[Measurement]) -> list[str]:
         ["SLOs", study.slos or "–"],
         ["objective", study.objective or "–"],
         ["answer", _answer(study)],
+        ["because", str((study.result or {}).get("reason") or "–")],
     ]
     rows = [["#", "stage", "configuration", "output_tps", "ttft_p95", "SLOs"]]
     rows += [_measurement_row(number, m) for number, m in enumerate(measurements, start=1)]
-    flags = dict((study.result or {}).get("flags", {}))
-    commands = [f"  {name:<11} {line}" for name, line in flags.items()]
-    return [*aligned(facts), "", *(aligned(rows) if len(rows) > 1 else []), "", *commands]
+    table = aligned(rows) if len(rows) > 1 else ["  no measurement yet"]
+    return [*aligned(facts), "", *table, *_commands(study)]
 
 
 def study_dict(study: Study, measurements: Sequence[Measurement]) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def study_dict(study: Study, measurements: Sequence[Measurement]) -> dict[str, A
 
 def _measurement_row(number: int, row: Measurement) -> list[str]:
     figures: Mapping[str, Any] = (row.summary or {}).get("figures", {})
-    verdict = str((row.verdict or {}).get("state", "–"))
+    verdict = VERDICTS.get(str((row.verdict or {}).get("state")), "–") if row.slos else "–"
     reason = (row.failure_reason or row.state).splitlines()[0]
     return [
         str(number),
@@ -60,6 +61,16 @@ def _measurement_row(number: int, row: Measurement) -> list[str]:
         _figure(figures, "ttft_p95"),
         verdict if row.state == "ok" else f"{row.state}: {reason}",
     ]
+
+
+def _commands(study: Study) -> list[str]:
+    """How to start a server with the answer's configuration, where there is one to recommend."""
+    result = study.result or {}
+    if result.get("answer") == "none_feasible" or not result.get("flags"):
+        return []
+    side = "best" if result.get("best") else "baseline"
+    lines = [f"  {name:<11} {line}" for name, line in result["flags"].items()]
+    return ["", f"  commands that start the {side} configuration", *lines]
 
 
 def _figure(figures: Mapping[str, Any], key: str) -> str:
@@ -73,7 +84,8 @@ def _answer(study: Study) -> str:
         return "–"
     best = result.get("best") or {}
     config = f": {config_text(best['config'])}" if best.get("config") else ""
-    return f"{str(result.get('answer', 'swept')).replace('_', ' ')}{config}"
+    answer = str(result.get("answer", "swept"))
+    return f"{ANSWERS.get(answer, answer)}{config}"
 
 
 def _time(at_s: float) -> str:

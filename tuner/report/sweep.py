@@ -7,10 +7,10 @@ from typing import Any
 
 from engine.knobs import KNOBS
 from tuner.report.optimize import aligned, estimate_text
+from tuner.report.words import VERDICTS
 from tuner.search.objective import Objective
 from tuner.search.sweep import SweepPoint
 from tuner.slo import SloSet
-from tuner.units import show
 
 COLUMNS = ("output_tps", "ttft_p95", "tpot_p50", "itl_p95")
 
@@ -29,17 +29,18 @@ def best_point(points: Sequence[SweepPoint], objective: Objective) -> SweepPoint
 
 
 def sweep_lines(
-    name: str, points: Sequence[SweepPoint], slos: SloSet, objective: Objective
+    name: str, points: Sequence[SweepPoint], slos: SloSet, objective: Objective, load: str
 ) -> list[str]:
+    """What is printed at the end. load says under what the figures were measured."""
     keys = list(dict.fromkeys([*COLUMNS, *(c.key for c in slos.clauses)]))
     rows = [[name, *keys, "SLOs"]]
     for point in points:
         if point.pooled is None:
             rows.append([f"{point.value:g}", *("–" for _ in keys), point.failure])
             continue
-        figures = [_short(point, key) for key in keys]
+        figures = [estimate_text(point.pooled.summary.get(key)) for key in keys]
         rows.append([f"{point.value:g}", *figures, _verdict(point, slos)])
-    lines = ["", *aligned(rows), "", "  brackets: 95 % interval; n: samples of the first column"]
+    lines = ["", f"  {load}", "", *aligned(rows), "", "  brackets: 95 % interval; n: samples"]
     lines += [f"  {name} trades: {KNOBS[name].trades}"]
     best = best_point(points, objective)
     if best is not None:
@@ -73,17 +74,7 @@ def sweep_dict(name: str, points: Sequence[SweepPoint], objective: Objective) ->
     }  # fmt: skip
 
 
-def _short(point: SweepPoint, key: str) -> str:
-    estimate = point.pooled.summary.get(key) if point.pooled else None
-    if estimate is None or not estimate.measured:
-        return "–"
-    low, high = show(estimate.low, estimate.unit), show(estimate.high, estimate.unit)
-    samples = f" n={estimate.n}" if key == COLUMNS[0] else ""
-    return f"{show(estimate.value, estimate.unit)} [{low}, {high}]{samples}"
-
-
 def _verdict(point: SweepPoint, slos: SloSet) -> str:
     if point.pooled is None or not slos:
         return "–"
-    words = {"pass": "met", "fail": "not met", "inconclusive": "undecided"}
-    return words[point.pooled.verdict.state]
+    return VERDICTS[point.pooled.verdict.state]

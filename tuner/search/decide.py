@@ -22,6 +22,7 @@ from tuner.stats import Comparison, compare_rates
 from tuner.stats.compare import CONFIDENCE
 from tuner.targets.base import Setting
 from tuner.trial import Outcome
+from tuner.units import count_text
 
 Answer = Literal["improved", "keep_baseline", "undecided", "none_feasible"]
 Config = dict[str, Setting]
@@ -30,7 +31,7 @@ Config = dict[str, Setting]
 @dataclass(frozen=True, slots=True)
 class Decision:
     """best None: nothing beats keeping the baseline, or nothing meets the SLOs. gain compares the
-    objective best/baseline over paired runs."""
+    objective of compared_config over the baseline's, in paired runs."""
 
     answer: Answer
     reason: str
@@ -39,6 +40,7 @@ class Decision:
     best_config: Config | None = None
     best: Pooled | None = None
     gain: Comparison | None = None
+    compared_config: Config | None = None
 
     @property
     def chosen_config(self) -> Config:
@@ -105,18 +107,37 @@ def decide(
     if base is None:
         raise ValueError("the baseline has no result")
     confirmed = [o for o in outcomes if o.stage == "confirm"]
+    why_none = _why_none(outcomes, baseline)
     decisions = []
     for candidate in _distinct(o.config for o in confirmed if o.config != baseline):
         found = pool([o for o in confirmed if o.config == candidate], slos)
         if found is not None:
             gain = compare(confirmed, baseline, candidate, objective)
-            decisions.append(_judge(base, baseline, found, candidate, gain, objective))
+            decisions.append(_judge(base, baseline, found, candidate, gain, objective, why_none))
     order: dict[Answer, int] = {
         "improved": 0, "undecided": 1, "keep_baseline": 2, "none_feasible": 3,
     }  # fmt: skip
     if decisions:
         return min(decisions, key=lambda d: (order[d.answer], objective.rank(d.chosen.summary)))
-    return _without_candidate(base, baseline)
+    return _without_candidate(base, baseline, outcomes)
+
+
+def _met_once(outcomes: Sequence[Outcome], baseline: Config) -> list[Config]:
+    """Explored configurations that met every clause at the point estimate."""
+    return _distinct(o.config for o in outcomes if o.config != baseline and o.meets_by_estimate)
+
+
+def _why_none(outcomes: Sequence[Outcome], baseline: Config) -> str:
+    """On what ground no configuration is said to meet the SLOs."""
+    others = _distinct(o.config for o in outcomes if o.config != baseline and o.ok)
+    if not others:
+        return "only the baseline has a result; a larger --budget leaves time for others"
+    if met := len(_met_once(outcomes, baseline)):
+        return (
+            f"{met} of {count_text(len(others), 'other configuration')} met them in a measurement, "
+            "but the best of these missed them when measured again"
+        )
+    return f"measured were the baseline and {count_text(len(others), 'other configuration')}"
 
 
 def _judge(
@@ -126,20 +147,21 @@ def _judge(
     candidate: Config,
     gain: Comparison | None,
     objective: Objective,
+    why_none: str,
 ) -> Decision:
     """One candidate against the baseline."""
 
     def recommend(answer: Answer, reason: str) -> Decision:
-        return Decision(answer, reason, baseline, base, candidate, found, gain)
+        return Decision(answer, reason, baseline, base, candidate, found, gain, candidate)
 
     def keep(answer: Answer, reason: str) -> Decision:
-        return Decision(answer, reason, baseline, base, gain=gain)
+        return Decision(answer, reason, baseline, base, gain=gain, compared_config=candidate)
 
     name = objective.key
     state, base_state = found.verdict.state, base.verdict.state
     if state == "fail":
         if base_state == "fail":
-            return keep("none_feasible", "no configuration met the SLOs")
+            return keep("none_feasible", why_none)
         return keep("keep_baseline", "the best candidate missed the SLOs when confirmed")
     if base_state == "fail":
         if state == "pass":
@@ -162,10 +184,16 @@ def _judge(
     return keep("keep_baseline", words[outcome])
 
 
-def _without_candidate(base: Pooled, baseline: Config) -> Decision:
+def _without_candidate(base: Pooled, baseline: Config, outcomes: Sequence[Outcome]) -> Decision:
     state = base.verdict.state
+    if state == "fail" and (met := len(_met_once(outcomes, baseline))):
+        reason = (
+            f"the baseline misses the SLOs; {count_text(met, 'other configuration')} met them in a "
+            "measurement that was not repeated: a larger --budget leaves time for it"
+        )
+        return Decision("undecided", reason, baseline, base)
     if state == "fail":
-        return Decision("none_feasible", "no configuration met the SLOs", baseline, base)
+        return Decision("none_feasible", _why_none(outcomes, baseline), baseline, base)
     if state == "pass":
         return Decision("keep_baseline", "no configuration promised to be better", baseline, base)
     return Decision(

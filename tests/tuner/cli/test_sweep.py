@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.tuner.cli.running import stored, tuner
+from storage import open_database
+from tests.tuner.cli.running import start, stop_when, stored, tuner
 from tests.tuner.fake_engine import FakeEngine
 
 FAST = ["--workload", "prompt=16,output=4,concurrency=8", "--duration", "500ms", "--warmup", "0s"]
@@ -25,9 +27,33 @@ def test_a_table_per_value_and_what_the_knob_trades(tmp_path: Path) -> None:
     assert done.returncode in (0, 1), done.stderr
     for expected in ("chunk_size trades: larger steps", "\n  32 ", "\n  512 ", "\n  2048 ", "n="):
         assert expected in done.stdout
+    assert "load prompt=16,output=4,concurrency=8 · seed 0 · each measurement 0.5 s" in done.stdout
     listed = json.loads(tuner("studies", "--json", cwd=tmp_path).stdout)
     assert [study["state"] for study in listed] == ["done"]
     assert stored(tmp_path / "slotune.db", listed[0]["name"]) == ["sweep"] * 3
+
+
+def test_ctrl_c_says_what_is_kept_and_restores_the_server(tmp_path: Path) -> None:
+    database = tmp_path / "slotune.db"
+
+    def measured() -> int:
+        if not database.exists():
+            return 0
+        try:
+            with open_database(database, read_only=True) as opened:
+                return len(opened.list_measurements())
+        except Exception:  # the schema is being made
+            return 0
+
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        process = start(
+            "sweep", "--url", server.url, "--knob", "chunk_size=32,512,2048", "--repeat", "9",
+            *FAST, cwd=tmp_path,
+        )  # fmt: skip
+        _, err = stop_when(process, lambda: measured() >= 2, signal.SIGINT)
+        assert server.knobs == ORIGINAL
+    assert process.returncode == 130, err
+    assert f"kept: {measured()} measurements of 27, in study sweep-" in err
 
 
 def test_json_and_repetitions_over_a_range(tmp_path: Path) -> None:

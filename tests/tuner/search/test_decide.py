@@ -90,6 +90,34 @@ def test_both_missing_is_none_feasible() -> None:
     found = answer(small(0.9, 0.9), small(40, 20))
     assert found.answer == "none_feasible"
     assert not found.met
+    assert found.reason == "measured were the baseline and 1 other configuration"
+
+
+def test_a_search_that_met_the_slos_by_luck_is_told() -> None:
+    outcomes = runs(DEFAULTS, range(2), "baseline", ttft=small(0.9, 0.9))
+    outcomes += runs(SMALL, range(5, 6), "search", ttft=small(0.2, 0.9))
+    for seed in range(100, 103):
+        for config in (DEFAULTS, SMALL):
+            outcomes += runs(config, range(seed, seed + 1), "confirm", ttft=small(0.9, 0.9))
+    found = decide(outcomes, DEFAULTS, SLOS, Objective())
+    assert (found.answer, found.compared_config) == ("none_feasible", SMALL)
+    assert found.reason.startswith("1 of 1 other configuration met them in a measurement, but")
+
+
+def test_nothing_is_said_of_configurations_that_were_not_measured() -> None:
+    found = decide(
+        runs(DEFAULTS, range(2), "baseline", ttft=small(0.9, 0.9)), DEFAULTS, SLOS, Objective()
+    )
+    assert found.answer == "none_feasible"
+    assert "only the baseline has a result" in found.reason
+
+
+def test_a_candidate_that_was_never_measured_again_is_undecided() -> None:
+    outcomes = runs(DEFAULTS, range(2), "baseline", ttft=small(0.2, 0.9))
+    outcomes += runs(SMALL, range(5, 6), "search", ttft=small(0.2, 0.9))
+    found = decide(outcomes, DEFAULTS, SLOS, Objective())
+    assert (found.answer, found.best_config, found.met) == ("undecided", None, False)
+    assert "1 other configuration met them in a measurement that was not repeated" in found.reason
 
 
 def test_a_bad_day_at_the_start_does_not_speak_against_the_baseline() -> None:
