@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +45,9 @@ class Recent:
 class Progress:
     """Counts since the start; rates per second over the last recent_s seconds; times in seconds.
 
-    output_tps counts tokens of requests that ended well in that time, failures count in none of the
-    percentiles. lag_s: sent − scheduled.
+    output_tps counts what arrived, also for requests that still run (their chunks stand for tokens
+    until the server has counted them). ttft is of first tokens that came lately, tpot and e2e of
+    requests that ended lately and well. lag: sent − scheduled, of those sent lately.
     """
 
     elapsed_s: float
@@ -86,24 +88,25 @@ class Tracker:
     def __init__(self, *, warmup_s: float, total_s: float) -> None:
         self._warmup_s, self._total_s = warmup_s, total_s
         self._seen = 0
-        self._pending: list[int] = []
-        self._sent: deque[float] = deque()
-        self._ended: deque[RequestRecord] = deque(maxlen=MOST_RECENT)
-        self._completed = self._failed = 0
+        self._unsent: list[int] = []
+        self._pending: dict[int, bool] = {}  # place → whether its first token has been noted
+        self._sent: deque[tuple[float, float]] = deque(maxlen=MOST_RECENT)
+        self._first: deque[tuple[float, float]] = deque(maxlen=MOST_RECENT)
+        self._ended: deque[tuple[float, RequestRecord]] = deque(maxlen=MOST_RECENT)
+        self._tokens: deque[tuple[float, int]] = deque()
+        self._completed = self._failed = self._settled_tokens = 0
 
     def look(self, load: LoadResult) -> Progress:
         now_s = load.now_s()
-        self._settle(load.records)
+        running_tokens = self._settle(load.records)
+        self._tokens.append((now_s, self._settled_tokens + running_tokens))
         recent_s = min(RECENT_S, max(now_s, 1e-9))
-        since_s = now_s - recent_s
-        while self._sent and self._sent[0] < since_s:
-            self._sent.popleft()
-        while self._ended and self._ended[0].end_s < since_s:
-            self._ended.popleft()
-        good = [record for record in self._ended if record.ok]
-        covered_s = recent_s
-        if len(self._ended) == MOST_RECENT:  # older ones of the same seconds have dropped out
-            covered_s = max(1e-9, now_s - self._ended[0].end_s)
+        for kept in (self._sent, self._first, self._ended):
+            while kept and kept[0][0] < now_s - recent_s:
+                kept.popleft()
+        while len(self._tokens) > 2 and self._tokens[1][0] <= now_s - recent_s:
+            self._tokens.popleft()
+        good = [record for _, record in self._ended if record.ok]
         return Progress(
             elapsed_s=now_s,
             total_s=self._total_s,
@@ -113,28 +116,55 @@ class Tracker:
             completed=self._completed,
             failed=self._failed,
             recent_s=recent_s,
-            sent_rate=len(self._sent) / recent_s,
-            completed_rate=len(good) / covered_s,
-            output_tps=sum(record.output_tokens for record in good) / covered_s,
-            ttft=Recent.of([record.ttft_s for record in good]),
+            sent_rate=_rate(self._sent, len(self._sent), now_s, recent_s),
+            completed_rate=_rate(self._ended, len(good), now_s, recent_s),
+            output_tps=self._output_tps(now_s),
+            ttft=Recent.of([ttft_s for _, ttft_s in self._first]),
             tpot=Recent.of([record.tpot_s for record in good]),
             e2e=Recent.of([record.e2e_s for record in good]),
-            lag=Recent.of([record.sent_s - record.scheduled_s for record in self._ended]),
+            lag=Recent.of([lag_s for _, lag_s in self._sent]),
         )
 
-    def _settle(self, records: Sequence[RequestRecord]) -> None:
-        """Take in new requests and those that have ended; a record keeps its place meanwhile."""
-        for place in range(self._seen, len(records)):
-            self._pending.append(place)
-            self._sent.append(records[place].scheduled_s)
+    def _settle(self, records: Sequence[RequestRecord]) -> int:
+        """Take in new requests and what became of the others, which keep their places meanwhile;
+        the tokens of those that still run."""
+        new = range(self._seen, len(records))
         self._seen = len(records)
-        running = []
-        for place in self._pending:
+        self._pending.update((place, False) for place in new)
+        self._note_sent(records, new)
+        running_tokens = 0
+        for place, noted in list(self._pending.items()):
             record = records[place]
+            if not noted and not math.isnan(record.first_token_s):
+                self._first.append((record.first_token_s, record.ttft_s))
+                self._pending[place] = True
             if record.state == "censored":
-                running.append(place)
+                running_tokens += len(record.chunk_times_s)
                 continue
+            del self._pending[place]
             self._completed += record.ok
             self._failed += record.state == "failed"
-            self._ended.append(record)
-        self._pending = running
+            self._settled_tokens += record.output_tokens or len(record.chunk_times_s)
+            self._ended.append((record.end_s, record))
+        return running_tokens
+
+    def _note_sent(self, records: Sequence[RequestRecord], new: Iterable[int]) -> None:
+        still = []
+        for place in (*self._unsent, *new):
+            record = records[place]
+            if math.isnan(record.sent_s):
+                still.append(place)
+            else:
+                self._sent.append((record.sent_s, record.sent_s - record.scheduled_s))
+        self._unsent = [place for place in still if records[place].state == "censored"]
+
+    def _output_tps(self, now_s: float) -> float:
+        """Between the oldest look that is kept and now; the start of the load counts as a look."""
+        since_s, tokens = self._tokens[0] if now_s > RECENT_S else (0.0, 0)
+        return max(0, self._tokens[-1][1] - tokens) / max(1e-9, now_s - since_s)
+
+
+def _rate(kept: deque[Any], count: int, now_s: float, recent_s: float) -> float:
+    """count of the kept ones per second; a full deque covers less than recent_s."""
+    covered_s = now_s - kept[0][0] if len(kept) == MOST_RECENT else recent_s
+    return count / max(1e-9, covered_s)

@@ -54,6 +54,25 @@ def test_counts_follow_records_that_change_in_place_or_are_replaced() -> None:
     assert tracker.look(at(11.0, load)).phase == "draining"
 
 
+def test_running_requests_show_their_first_tokens_and_tokens() -> None:
+    load = Clock(0.0, 0.0)
+    tracker = Tracker(warmup_s=0.0, total_s=100.0)
+    record = RequestRecord(0, 0.5, sent_s=0.6, first_token_s=1.5, chunk_times_s=[1.5, 1.6])
+    load.records.append(record)
+    first = tracker.look(at(2.0, load))
+    assert (first.in_flight, first.ttft.n, first.ttft.p50_s) == (1, 1, pytest.approx(1.0))
+    assert first.lag.p99_s == pytest.approx(0.1)
+    assert first.output_tps == pytest.approx(1.0)
+    record.chunk_times_s += [2.1, 2.2]
+    second = tracker.look(at(4.0, load))
+    assert second.ttft.n == 1
+    assert second.output_tps == pytest.approx(1.0)
+    for look_s in (8.0, 12.0, 16.0, 20.0):
+        late = tracker.look(at(look_s, load))
+    assert late.ttft.n == 0
+    assert late.output_tps == 0
+
+
 def test_rates_are_of_the_last_seconds() -> None:
     load = Clock(0.0, 0.0)
     tracker = Tracker(warmup_s=0.0, total_s=100.0)

@@ -34,14 +34,12 @@ def _head_lines(made: Measurement) -> list[str]:
     counts = made.counts
     lines = [
         f"{made.endpoint.base_url} · {made.endpoint.model} · {made.workload} · seed {made.seed}",
-        f"window {made.duration_s:.1f} s · {counts['sent']} requests: {counts['ok']} ok, "
+        f"measured {made.duration_s:.1f} s · {counts['sent']} requests: {counts['ok']} ok, "
         f"{counts['failed']} failed, {counts['censored']} still running at cut-off · "
         f"{counts['warmup']} outside the window and not counted",
     ]
     if made.chosen is not None:
-        start_s, end_s = made.window_s
-        why = made.chosen.steady.why
-        lines.append(f"window from {start_s:.1f} s to {end_s:.1f} s: {why}")
+        lines.append(f"window {made.chosen.why}")
     if made.ended_why:
         lines.append(f"ended early: {made.ended_why}")
     return lines

@@ -102,8 +102,8 @@ class LiveView:
             f"output {progress.output_tps:.0f} tok/s  {sparkline(list(self._tps))}"
         )
         foot = Text(
-            f"rates and percentiles: requests that ended in the last {progress.recent_s:.0f} s; "
-            "the result counts the window only",
+            f"rates and percentiles are of the last {progress.recent_s:.0f} s; the result counts "
+            "the window only",
             style="dim",
         )
         body = Group(clock, counts, rates, _latencies(progress, sparkline(list(self._ttft))), foot)
