@@ -196,3 +196,15 @@ def test_scales_have_round_ticks() -> None:
     assert 0.4 < near.high < 900
     assert fitted(np.array([math.inf]), 0, 100, "").high > 0
     assert [Scale(0, 1, 0, 1, "s").text(v) for v in (0, 0.25, 2.0)] == ["0", "250 ms", "2 s"]
+
+
+def test_unfinished_requests_are_longer_than_all_that_is_drawn() -> None:
+    records = [*(good(i, at_s=i / 10) for i in range(10)), running(10, 2.0, first_token_s=2.5),
+               running(11, 3.0)]  # fmt: skip
+    frame = Frame.of(made(records))
+    ttft, e2e = np.sort(frame.latencies("ttft")), np.sort(frame.latencies("e2e"))
+    assert len(ttft) == len(e2e) == 12
+    assert ttft[-2:] == pytest.approx([0.5, math.inf])
+    assert np.isinf(e2e).sum() == 2
+    _, share = cdf(e2e)
+    assert share[-1] == pytest.approx(10 / 12)

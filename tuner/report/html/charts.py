@@ -25,6 +25,7 @@ LATENCIES = {
     "ttft": "Time to first token", "itl": "Inter-token latency",
     "tpot": "Time per output token", "e2e": "End-to-end latency",
 }  # fmt: skip
+FEW_DOTS = 150
 OUTLIER = 12.0
 """A slowest request this many times the median asks for a logarithmic axis over time."""
 
@@ -84,7 +85,7 @@ def ttft_over_time(frame: Frame, window: tuple[float, float], clauses: Sequence[
         plot.area(binned.at, binned.low, binned.high, "band s1")
         plot.line(binned.at, binned.middle, "s1", "median")
     rows = series.dots(at, values)
-    plot.dots(at[rows], values[rows], "s1")
+    plot.dots(at[rows], values[rows], "s1", 1.6 if len(rows) > FEW_DOTS else 3.0)
     failed = frame.scheduled[frame.failed]
     plot.crosses(series.thin(failed, series.MOST_CROSSES), TOP + 8, "cross")
     for clause in bounds:

@@ -52,7 +52,8 @@ def render_compare_html(compared: Compared, slos: SloSet) -> str:
         ),
         section(
             "Distributions", _distributions(compared, slos),
-            "Cumulative share of all windows' requests, failed ones included. Dots: p50, p95, p99.",
+            "Cumulative share of all windows' requests; failed and unfinished ones count as longer "
+            "than all that is drawn. Dots: p50, p95, p99.",
         ),
         section("The two sides", f'<div class="grid2">{_about("A", compared.a)}'
                 f'{_about("B", compared.b)}</div>'),

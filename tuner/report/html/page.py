@@ -117,7 +117,7 @@ def _footer() -> str:
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     texts = (
         "Latencies start at the scheduled send; percentiles are observed values (inverted "
-        "empirical CDF). A failed request has infinite latency and lowers the top of its curve. "
+        "empirical CDF). A failed request has infinite latency. "
         "Throughput counts tokens of good requests at their arrival.",
         "Curves of more than 400 values, and dots of more than 1,200 requests, are thinned for "
         "drawing; the slowest are always kept, and every figure is computed from all requests.",

@@ -43,21 +43,22 @@ def render_run_html(run: Run, extra: Sequence[tuple[str, str]] = ()) -> str:
     """extra: further (name, value) of the provenance, such as versions and hardware."""
     clauses = parse_slos([run.slos]).clauses if run.slos else ()
     frame = Frame.of(run)
-    title = f"Run of {when(run.began_unix_s)}"
-    if run.run_id is not None or run.source:
-        title = run.name[:1].upper() + run.name[1:]
+    title = f"Run {run.run_id}" if run.run_id is not None else f"Run of {when(run.began_unix_s)}"
+    if run.run_id is None and run.source:
+        title = run.name
     body = [
         _head(run, title),
         _doubts(run),
         section("Summary", _tiles(run), _summary_lead(run)),
         section(
             "Service-level objectives", _slos(run),
-            "The bar is the 95 % interval, the dashed line the bound: a clause is decided only "
-            "when the interval lies on one side of it.",
+            "Line: the 95 % interval; dashed: the bound. A percentile is decided by the one-sided "
+            "binomial test on how many requests miss its bound, other figures by their interval.",
         ),
         section(
             "Distributions", _distributions(run, frame, clauses),
-            "Cumulative share of the window's requests, failed ones included. Dots: p50, p95, p99.",
+            "Cumulative share of the window's requests; failed and unfinished ones count as longer "
+            "than all that is drawn. Dots: p50, p95, p99.",
         ),
         section(
             "Over time", _over_time(run, frame, clauses),
@@ -155,7 +156,12 @@ def _distributions(run: Run, frame: Frame, clauses: Sequence[Clause]) -> str:
             continue
         values = frame.latencies(metric)
         drawn = charts.distribution(metric, [("", values)], clauses)
-        panels.append(panel(drawn, title, charts.quantile_line(values)))
+        told = [
+            f"{stat} {show(found.value, found.unit)}"
+            for stat in ("p50", "p95", "p99")
+            if (found := run.figures.get(f"{metric}_{stat}")) is not None and found.measured
+        ]
+        panels.append(panel(drawn, title, " · ".join([*told, f"n {len(values):,}"])))
     return f'<div class="grid2">{"".join(panels)}</div>'
 
 

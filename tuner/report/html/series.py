@@ -77,7 +77,8 @@ class Frame:
         return max(seen, default=1.0)
 
     def latencies(self, metric: str) -> Floats:
-        """Of the window's requests, seconds: infinite when failed; censored ones are left out."""
+        """Of the window's requests, seconds: infinite when failed, and where a request was still
+        running: it is longer than all that is drawn. Undefined ones (TPOT of one token) are out."""
         if metric == "itl":
             return self._gaps()
         value = {
@@ -85,9 +86,9 @@ class Frame:
             "e2e": self.end - self.scheduled,
             "tpot": self._tpot(),
         }[metric]
-        value = np.where(self.failed, math.inf, value)
-        known = self.inside & (self.failed | self.good) & ~np.isnan(value)
-        return value[known]
+        never = self.failed | (~self.good & (np.isnan(self.first) | (metric != "ttft")))
+        value = np.where(never, math.inf, value)
+        return value[self.inside & ~np.isnan(value)]
 
     def _tpot(self) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
