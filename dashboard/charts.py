@@ -75,17 +75,17 @@ def time_series(
 
 
 OUTCOME_COLOURS = {
-    "feasible": GOOD,
-    "infeasible": BAD,
-    "inconclusive": WARN,
+    "met": GOOD,
+    "missed": BAD,
+    "undecided": WARN,
     "unjudged": NEUTRAL,
     "failed": BAD,
     "invalid": NEUTRAL,
 }
 OUTCOME_SHAPES = {
-    "feasible": "circle",
-    "infeasible": "triangle-down",
-    "inconclusive": "diamond",
+    "met": "circle",
+    "missed": "triangle-down",
+    "undecided": "diamond",
     "unjudged": "circle",
     "failed": "cross",
     "invalid": "square",
@@ -151,7 +151,7 @@ def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -
         figure = point.objective
         value = figure.value
         better = best is None or (value is not None and objective.better(value, best))
-        if value is not None and point.outcome in ("feasible", "unjudged") and better:
+        if value is not None and point.outcome in ("met", "unjudged") and better:
             best = value
         rows.append(
             {

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from dashboard.format import interval
 from storage import Measurement
 
-Outcome = Literal["feasible", "infeasible", "inconclusive", "unjudged", "failed", "invalid"]
+Outcome = Literal["met", "missed", "undecided", "unjudged", "failed", "invalid"]
 
 UNITS: dict[str, str] = {
     "output_tps": "tok/s",
@@ -25,9 +25,9 @@ UNITS: dict[str, str] = {
     "attainment": "ratio",
 }
 _VERDICTS: dict[str, Outcome] = {
-    "pass": "feasible",
-    "fail": "infeasible",
-    "inconclusive": "inconclusive",
+    "pass": "met",
+    "fail": "missed",
+    "inconclusive": "undecided",
 }
 
 
@@ -95,7 +95,7 @@ def best_so_far(found: Sequence[Point], objective: Objective) -> Point | None:
     best: Point | None = None
     for point in found:
         value = point.objective.value
-        if value is None or point.outcome not in ("feasible", "unjudged"):
+        if value is None or point.outcome not in ("met", "unjudged"):
             continue
         if best is None or objective.better(value, best.objective.value or 0.0):
             best = point
@@ -163,7 +163,7 @@ def _outcome(row: Measurement) -> Outcome:
 def outcome_of(verdict: Mapping[str, Any]) -> Outcome:
     """A verdict that asked for nothing judges nothing."""
     if not verdict.get("clauses"):
-        return "unjudged" if verdict.get("state") != "fail" else "infeasible"
+        return "unjudged" if verdict.get("state") != "fail" else "missed"
     return _VERDICTS.get(str(verdict.get("state", "")), "unjudged")
 
 

@@ -14,9 +14,9 @@ from dashboard.format import interval
 from dashboard.history import Estimate, Objective
 
 OUTCOME_TONES = {
-    "feasible": "good",
-    "infeasible": "bad",
-    "inconclusive": "warn",
+    "met": "good",
+    "missed": "bad",
+    "undecided": "warn",
     "unjudged": "neutral",
     "failed": "bad",
     "invalid": "neutral",

@@ -41,6 +41,7 @@ BADGES = {
     State.CANT_TELL: "blue",
     State.NOT_APPLICABLE: "gray",
 }
+TRAFFIC = {"traffic": "yes", "no_traffic": "none in the window", "unknown": "not known"}
 ARROWS = {"up": "↑", "down": "↓", "on": "on", "off": "off", "do": ""}
 
 
@@ -93,8 +94,8 @@ def _summary(diagnosis: Diagnosis) -> str:
     target = markup.definition(
         [
             ("target", f'<span class="mono">{markup.escape(diagnosis.target)}</span>'),
-            ("dialect", markup.escape(diagnosis.dialect)),
-            ("traffic", markup.escape(diagnosis.traffic.replace("_", " "))),
+            ("metrics of", markup.escape(diagnosis.dialect)),
+            ("traffic", TRAFFIC[diagnosis.traffic]),
         ]
     )
     return (

@@ -40,7 +40,7 @@ LIMITS = {
     "seq_cap": ("s1", "max_num_seqs: every slot taken with requests waiting"),
     "token_budget": ("s2", "chunk_size: the step's token budget is used up"),
     "deferred": ("s3", "deferred: waiting for adapters, transfers or grammars"),
-    "underloaded": ("s4", "nothing waits: the engine takes all that comes"),
+    "underloaded": ("s4", "nothing waits: no limit of the scheduler holds a request back"),
     "other": ("neutral", "none of the known limits"),
 }
 

@@ -97,7 +97,10 @@ def _answer_text(study: Study, found: Sequence[Point], objective: Objective) -> 
         return f'{markup.pill(answer.title, answer.tone)} <span class="sub">{text}</span>'
     best = history.best_so_far(found, objective)
     if best is None:
-        return f'<span class="sub">{"nothing meets the SLOs so far" if found else "–"}</span>'
+        text = "nothing meets the SLOs so far" if found else "–"
+        if study.state == "failed" and found and found[-1].outcome in ("failed", "invalid"):
+            text = found[-1].reason
+        return f'<span class="sub">{markup.escape(text)}</span>'
     return (
         f"{markup.escape(quantity(best.objective.value, objective.unit))} "
         f'<span class="sub">best so far: {markup.escape(history.config_text(best.config))}</span>'

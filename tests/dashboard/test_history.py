@@ -53,7 +53,7 @@ def test_best_is_the_best_that_meets_the_slos() -> None:
     best = best_so_far(found, OBJECTIVE)
     assert best is not None
     assert best.measurement_id == 3
-    assert [p.outcome for p in found[1:4]] == ["infeasible", "feasible", "inconclusive"]
+    assert [p.outcome for p in found[1:4]] == ["missed", "met", "undecided"]
     assert found[1].reason == "ttft_p95<500ms: measured fail"
     base = baseline(found)
     assert base is not None

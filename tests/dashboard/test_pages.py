@@ -163,6 +163,7 @@ def test_diagnosis_of_a_recorded_vllm_starved_of_kv(show: Show) -> None:
     source = recorded("idle", "kv-starved", "kv-starved")
     text = show(diagnosis, source)
     assert "0 Trust" in text
+    assert "traffic yes" in text
     assert "7 Uneven replicas" in text
     assert "can't tell" in text
     assert "Missing:" in text
@@ -190,6 +191,7 @@ def test_diagnosis_fires_on_the_second_look_and_shows_how_to_prove_it(
 def test_diagnosis_without_traffic(show: Show) -> None:
     text = show(diagnosis, recorded("idle", "idle", "idle"))
     assert "No traffic in the window" in text
+    assert "traffic none in the window" in text
     assert "critical" not in text
 
 
@@ -221,7 +223,7 @@ def test_a_finished_study(show: Show, tmp_path: Path) -> None:
     for words in (
         "optimize-done", "maximize output_tps", "ttft_p95<500ms", "max_num_seqs=48 chunk_size=512",
         "A better configuration is confirmed", "1.1 × baseline (95 % interval 1.06 to 1.14",
-        "414 tok/s (389 … 439) n=310", "infeasible", "+9.9 %",
+        "414 tok/s (389 … 439) n=310", "missed", "+9.9 %",
         "vllm serve MODEL --max-num-seqs 48", "chunk_size=64:4096:log", "concurrency=16",
         "Without a result", seed.OUT_OF_MEMORY, "All 19 measurements",
         "2 without a result lie on the axis",
@@ -255,6 +257,19 @@ def test_a_study_without_a_feasible_configuration_recommends_none(
     assert "No configuration met the SLOs" in text
     assert "closest was max_num_seqs=48" in text
     assert "engine serve" not in text
+
+
+def test_a_failed_study_is_listed_with_its_reason(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "failed.db") as database:
+        study = database.create_study("broken", command="tuner optimize", state="failed")
+        database.add_measurement(
+            study_id=study.id, stage="baseline", config=seed.BEST, started_at_s=1.0,
+            state="failed", failure_kind="transient", failure_reason="no request was scheduled",
+        )  # fmt: skip
+    text = show(studies, database="failed.db")
+    assert "failed" in text
+    assert text.count("no request was scheduled") >= 2  # in the list, and with the measurement
+    assert "nothing meets the SLOs so far" not in text
 
 
 def test_a_sweep(show: Show, tmp_path: Path) -> None:

@@ -26,9 +26,13 @@ _COLOURS = {
 
 
 def render(diagnosis: Diagnosis, *, colour: bool = False, verbose: bool = False) -> str:
-    """verbose adds queries and evidence of every node; levers are shown for causes always."""
+    """verbose adds queries and evidence of every node, and the nodes that nothing can be said of
+    because there is no traffic; levers are shown for causes always."""
     lines = list(_head(diagnosis))
+    idle = diagnosis.traffic == "no_traffic" and not verbose
     for node in diagnosis.nodes:
+        if idle and node.state is State.NOT_APPLICABLE:
+            continue
         lines += _node(node, diagnosis, colour, verbose)
     return "\n".join(lines)
 
@@ -38,6 +42,8 @@ def _head(diagnosis: Diagnosis) -> Iterator[str]:
     target = diagnosis.target or "target"
     yield f"{target} ({diagnosis.dialect}), {diagnosis.window_s:.3g} s window, {at}"
     yield from textwrap.wrap(diagnosis.headline, WIDTH)
+    if diagnosis.traffic == "no_traffic":
+        yield "Ask again while requests run, for example beside `tuner bench URL` in another shell."
     for name in diagnosis.missing_slos:
         yield f"No SLO for {name}: its node shows figures and judges nothing (add --slo)."
     yield ""

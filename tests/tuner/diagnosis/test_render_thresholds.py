@@ -22,6 +22,19 @@ def test_text_fits_and_is_plain_unless_asked() -> None:
     assert "\x1b[" in render(diagnose(look, SLOS), colour=True)
 
 
+def test_without_traffic_only_what_is_judged_is_listed() -> None:
+    quiet = diagnose(
+        signals(running=0, waiting=0, finished=0, generated=0, preemptions=0, rejections=0), SLOS
+    )
+    text = render(quiet)
+    assert "No traffic in the window" in text
+    assert "Ask again while requests run" in text
+    assert "Trust" in text
+    assert "Queue-dominated" not in text
+    assert "Queue-dominated" in render(quiet, verbose=True)
+    assert "Ask again" not in render(diagnose(signals(), SLOS))
+
+
 def test_missing_slo_is_said() -> None:
     assert "No SLO for ttft" in render(diagnose(signals()))
 
