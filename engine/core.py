@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.scheduler.observations import Observations, TokenEvent
+from engine.scheduler.observations import Observations, ScoredTokenEvent, TokenEvent
 from engine.scheduler.plan import BindingLimit, StepOutput, StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.sequence import FinishReason, Sequence
 from engine.stats import FinishedStats, PrefillStats, StepStats
 
-__all__ = ["EngineCore", "Runner", "StepResult", "TokenEvent"]
+__all__ = ["EngineCore", "Runner", "ScoredTokenEvent", "StepResult", "TokenEvent"]
 
 
 class Runner(Protocol):

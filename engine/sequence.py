@@ -44,6 +44,8 @@ class Sequence:
     prefix_nodes: list[PrefixNode] = field(default_factory=list)
     num_registered_blocks: int = 0
     max_output_tokens: int = 0
+    asks_logprobs: bool = field(init=False)
+    """Of its output, its prompt, or both."""
     prompt_logprobs: list[Logprobs] = field(default_factory=list)
     """Of the prompt tokens computed so far, chunk by chunk, until the first output takes them."""
     status: SequenceStatus = SequenceStatus.WAITING
@@ -62,6 +64,8 @@ class Sequence:
     def __post_init__(self) -> None:
         if not self.token_ids:
             self.token_ids = list(self.prompt_token_ids)
+        sampling = self.sampling
+        self.asks_logprobs = sampling.logprobs is not None or sampling.prompt_logprobs is not None
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -11,10 +11,7 @@ from engine.stats import FinishedStats, PrefillStats
 
 @dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """One sampled token of one request; finish_reason is set with its last.
-
-    prompt_logprobs, all of the prompt but its first token in order, come with the first one.
-    """
+    """One sampled token of one request; finish_reason is set with its last."""
 
     request_id: str
     token_id: int
@@ -22,8 +19,17 @@ class TokenEvent:
     num_prompt_tokens: int
     num_cached_tokens: int
     num_output_tokens: int
-    logprobs: Logprobs | None = None
-    prompt_logprobs: tuple[Logprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredTokenEvent(TokenEvent):
+    """Of a request that asks for log-probabilities.
+
+    prompt_logprobs, all of the prompt but its first token in order, come with the first one.
+    """
+
+    logprobs: Logprobs | None
+    prompt_logprobs: tuple[Logprobs, ...]
 
 
 @dataclass(slots=True)

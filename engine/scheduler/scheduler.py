@@ -17,7 +17,7 @@ from engine.kvcache.blocks import BlockPool
 from engine.kvcache.manager import KVCacheManager
 from engine.scheduler import admission, limits
 from engine.scheduler.binding import binding_limit
-from engine.scheduler.observations import Observations, TokenEvent
+from engine.scheduler.observations import Observations, ScoredTokenEvent, TokenEvent
 from engine.scheduler.plan import ScheduledSeq, StepOutput, StepPlan
 from engine.sequence import FinishReason, Sequence, SequenceStatus
 from engine.stats import FinishedStats, PrefillStats
@@ -290,9 +290,9 @@ class Scheduler:
         event = TokenEvent(
             sequence.request_id, token_id, reason, sequence.num_prompt_tokens,
             sequence.num_cached_tokens, sequence.num_output_tokens,
-            output.logprobs.get(sequence.seq_id), tuple(sequence.prompt_logprobs),
         )  # fmt: skip
-        sequence.prompt_logprobs.clear()
+        if sequence.asks_logprobs:
+            event = _scored(event, sequence, output)
         if reason is not None:
             self._end(sequence, reason, now_s)
         return event
@@ -326,12 +326,24 @@ def _share(sequence: Sequence, count: int) -> ScheduledSeq:
         needs_sample=start + count == len(sequence.token_ids),
         sampling=sequence.sampling,
         num_output_tokens=sequence.num_output_tokens,
-        prompt_targets=_prompt_targets(sequence, count) if sequence.needs_prompt_logits else (),
+        prompt_targets=_prompt_targets(sequence, count) if sequence.asks_logprobs else (),
     )
 
 
+def _scored(event: TokenEvent, sequence: Sequence, output: StepOutput) -> ScoredTokenEvent:
+    """The event with what the request asks for; the prompt's part is handed over once."""
+    parts, sequence.prompt_logprobs = tuple(sequence.prompt_logprobs), []
+    return ScoredTokenEvent(
+        event.request_id, event.token_id, event.finish_reason, event.num_prompt_tokens,
+        event.num_cached_tokens, event.num_output_tokens,
+        output.logprobs.get(sequence.seq_id), parts,
+    )  # fmt: skip
+
+
 def _prompt_targets(sequence: Sequence, count: int) -> list[int]:
-    """The prompt tokens that the next count rows predict: the last of them lies in a later chunk,
-    or after the prompt, where it is sampled."""
+    """The prompt tokens that the next count rows predict, where they are asked for: the last of
+    them lies in a later chunk, or after the prompt, where it is sampled."""
+    if not sequence.needs_prompt_logits:
+        return []
     start = sequence.num_computed_tokens + 1
     return sequence.prompt_token_ids[start : start + count]

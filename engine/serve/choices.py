@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.core import TokenEvent
+from engine.core import ScoredTokenEvent, TokenEvent
 from engine.sampling_params import SamplingParams
 from engine.serve.logprobs import TokenLog
 from engine.tokenizer import IncrementalDetokenizer, StopMatcher
@@ -82,12 +82,14 @@ class Choice:
 
     def _begin(self, echo: Echo, event: TokenEvent) -> str:
         if self.log is not None:
+            assert isinstance(event, ScoredTokenEvent), "the log is there because it was asked for"
             self.log.add_prompt(echo.token_ids, echo.text, event.prompt_logprobs)
         return echo.text
 
     def _grow(self, event: TokenEvent) -> str:
         self.num_tokens += 1
         if self.log is not None:
+            assert isinstance(event, ScoredTokenEvent), "the log is there because it was asked for"
             self.log.add(event.token_id, event.logprobs)
         text = ""
         if event.finish_reason != "stop":  # the token that stops an output is not part of it

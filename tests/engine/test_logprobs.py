@@ -10,7 +10,7 @@ import pytest
 
 from engine import environment
 from engine.config import EngineConfig, SchedulerConfig
-from engine.core import EngineCore
+from engine.core import EngineCore, ScoredTokenEvent, TokenEvent
 from engine.logprobs import Logprobs
 from engine.models.locate import locate
 from engine.sampling_params import SamplingParams
@@ -46,6 +46,11 @@ class Told:
     sequence: Sequence
     prompt: list[Logprobs]
     output: list[Logprobs | None]
+
+    def hear(self, event: TokenEvent) -> None:
+        if isinstance(event, ScoredTokenEvent):
+            self.prompt.extend(event.prompt_logprobs)
+        self.output.append(event.logprobs if isinstance(event, ScoredTokenEvent) else None)
 
     @property
     def prompt_chosen(self) -> np.ndarray:
@@ -91,8 +96,7 @@ def run(
         core.add_request(one.sequence)
     while core.has_work:
         for event in core.step().events:
-            told[event.request_id].prompt.extend(event.prompt_logprobs)
-            told[event.request_id].output.append(event.logprobs)
+            told[event.request_id].hear(event)
         scheduler.check_integrity()
     return list(told.values())
 
@@ -187,8 +191,7 @@ def test_each_request_of_a_step_gets_what_it_asked_for(pair: Pair) -> None:
         core.add_request(sequence)
     while core.has_work:
         for event in core.step().events:
-            told[event.request_id].prompt.extend(event.prompt_logprobs)
-            told[event.request_id].output.append(event.logprobs)
+            told[event.request_id].hear(event)
     plain, zero, prompt_only, both = told.values()
     assert plain.output == [None] * 6
     assert plain.prompt == zero.prompt == []
