@@ -71,7 +71,7 @@ class Endpoint:
                 body = known._prompt([LOWEST_ID, HIGHEST_ID - 1] if token_ids else "Hello")
                 if known._accepts(body | (_forced() if forced else {})):
                     found = replace(known, token_ids=token_ids, forced_lengths=forced)
-                    return found if token_ids else found._with_text_lengths()
+                    return found._with_text_lengths()
         status, text = known._post(known._prompt("Hello"))
         other = "chat" if self.api == "completions" else "completions"
         hint = f"; try --api {other}" if status in (404, 405) else ""

@@ -31,12 +31,11 @@ from tuner.slo import SloSet, Verdict, judge, parse_slos
 from tuner.slo.judge import VerdictState
 from tuner.units import parse_duration_s
 from tuner.workload import Workload, parse_workload
+from tuner.workload.content import same_salt
 
 if TYPE_CHECKING:
     from storage import Database
     from tuner.quality import Task
-
-SAME_CONTENT = b"slotune"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def _checked(args: argparse.Namespace) -> Plan:
     sending = Sending(
         request_timeout_s=parse_duration_s(args.request_timeout, "--request-timeout"),
         token_timeout_s=pause_s or None,
-        content_salt=SAME_CONTENT if args.same_content else None,
+        content_salt=same_salt(args.seed) if args.same_content else None,
         extra_body=_extra_body(args.extra_body),
         processes=args.processes,
     )
