@@ -16,7 +16,7 @@ import numpy as np
 from tuner.records import RequestRecord
 from tuner.samples import Window, in_order
 from tuner.stats.saturation import LEVEL, Saturation, find_saturation
-from tuner.stats.steady import Series, Steady, find_steady
+from tuner.stats.steady import BATCH, FEWEST_BATCHES, Series, Steady, find_steady
 from tuner.workload.arrivals import Arrivals
 
 BINS = 200
@@ -72,7 +72,7 @@ def choose_window(
     if changing:
         steady = Steady(least_s, None, changing)
     else:
-        steady = find_steady(_series(records, end_s), least_s, most_s)
+        steady = find_steady(_series(records, end_s), least_s, min(most_s, _middle_s(records)))
     cut_s = _cool_down_s(records, steady.start_s, end_s, load_ended)
     return Chosen((steady.start_s, end_s - cut_s), steady, cut_s, changing)
 
@@ -99,6 +99,11 @@ def _changing(arrivals: Arrivals) -> str:
     return ""
 
 
+def _middle_s(records: Sequence[RequestRecord]) -> float:
+    """A warm-up never takes more than half of the requests, however they are spread in time."""
+    return float(np.median([r.scheduled_s for r in records])) if records else math.inf
+
+
 def _series(records: Sequence[RequestRecord], end_s: float) -> dict[str, Series]:
     """Latencies by scheduled time (logarithms: one slow request is no transient) and tokens per
     slice of time."""
@@ -110,7 +115,7 @@ def _series(records: Sequence[RequestRecord], end_s: float) -> dict[str, Series]
     }
     tokens_at = [at for r in good for at in r.chunk_times_s]
     tokens = [float(n) for r in good for n in r.chunk_tokens]
-    if end_s > 0 and len(good) >= BINS / 4:
+    if end_s > 0 and len(good) >= BATCH * FEWEST_BATCHES:
         amounts, edges = np.histogram(tokens_at, bins=BINS, range=(0.0, end_s), weights=tokens)
         series["throughput"] = Series(edges[:-1], amounts)
     return series

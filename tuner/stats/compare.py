@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -40,7 +40,8 @@ Outcome = Literal["improved", "worse", "no_difference", "inconclusive"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """ratio = B / A with its 95 % interval from n pairs; above 1 is more.
+    """ratio = B / A with its interval (95 % unless confidence says more) from n pairs; above 1 is
+    more.
 
     For shares (error rate, attainment) the outcome is that of difference = (B − A, its low and
     high end), because a ratio to no error at all says nothing. a and b: the figures of both sides
@@ -56,6 +57,7 @@ class Comparison:
     difference: tuple[float, float, float] | None = None
     a: Estimate | None = None
     b: Estimate | None = None
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,14 @@ def combined(pairs: Sequence[LogRatio], *, higher_is_better: bool, method: str) 
 
 
 def compare_rates(
-    a: Sequence[float], b: Sequence[float], *, higher_is_better: bool = True
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    higher_is_better: bool = True,
+    confidence: float = CONFIDENCE,
 ) -> Comparison:
-    """Paired runs: one figure per run and side, in the same order."""
+    """Paired runs: one figure per run and side, in the same order. confidence: of the interval
+    that decides; who compares several times or with several candidates asks for more."""
     if len(a) != len(b) or not a:
         raise ValueError("paired comparison needs as many A as B, at least one")
     pairs = [
@@ -208,8 +215,9 @@ def compare_rates(
     mean, n = float(logs.mean()), len(logs)
     if n < 2:
         return inconclusive(n, "one pair has no interval", ratio=math.exp(mean))
-    half = float(t.ppf(1 - (1 - CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) / math.sqrt(n))
-    return judged(mean, mean - half, mean + half, n, higher_is_better, "Student, log ratio")
+    half = float(t.isf((1 - confidence) / 2, n - 1) * logs.std(ddof=1) / math.sqrt(n))
+    found = judged(mean, mean - half, mean + half, n, higher_is_better, "Student, log ratio")
+    return replace(found, confidence=confidence)
 
 
 def compare_shares(a: Estimate, b: Estimate, *, higher_is_better: bool) -> Comparison:

@@ -21,7 +21,8 @@ from tuner.stats.dependence import variance_of_sum
 Floats = npt.NDArray[np.float64]
 
 BATCH = 5
-FEWEST_BATCHES = 10
+FEWEST_BATCHES = 20
+"""Shorter series say too little: below 100 requests the warm-up is what was asked for."""
 CLEARLY = 3.0
 """Standard errors by which a beginning must differ from the rest to be called a warm-up."""
 
