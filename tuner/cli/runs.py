@@ -40,7 +40,7 @@ def _list(args: argparse.Namespace) -> int:
             if chosen is None:
                 known = ", ".join(s.name for s in studies.values()) or "none"
                 raise UserError(
-                    f"no study named {args.study!r} in {args.database}; it has: {known}"
+                    f"no study named {args.study!r} in {database.location}; it has: {known}"
                 )
         rows = database.list_measurements(study_id=chosen)
     shown = rows[-args.last :] if args.last else rows

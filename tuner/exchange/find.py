@@ -47,7 +47,7 @@ class Runs:
         role = _ROLE.match(text)
         if role is not None:
             return self._role(role[1], role[2])
-        raise UserError(f"{text!r} is no run: give {HOW}{self._hint(text)}")
+        raise UserError(f"{text!r} is no run: give {HOW}{self._hint()}")
 
     def one(self, text: str) -> Run:
         """Exactly one run."""
@@ -78,7 +78,7 @@ class Runs:
             known = (
                 f"it has {min(self._rows)} to {max(self._rows)}" if self._rows else "it is empty"
             )
-            raise UserError(f"there is no run {run_id} in {self._location}: {known}")
+            raise UserError(f"there is no run {run_id} in {self._database.location}: {known}")
         study = self._database.get_study(row.study_id) if row.study_id is not None else None
         return self._run(row, study)
 
@@ -100,7 +100,8 @@ class Runs:
     def _role(self, name: str, role: str) -> list[Run]:
         study = self._database.get_study(name)
         if study is None:
-            raise UserError(f"there is no study {name!r} in {self._location}{self._hint(name)}")
+            where = self._database.location
+            raise UserError(f"there is no study {name!r} in {where}{self._hint()}")
         rows = self._database.list_measurements(study_id=study.id)
         config = _config(study, rows, role)
         chosen = [row for row in rows if row.config == config and row.summary is not None]
@@ -110,7 +111,7 @@ class Runs:
             raise UserError(f"study {name}: its {role} has no measurement with a result")
         return [self._run(row, study) for row in usable]
 
-    def _hint(self, text: str) -> str:
+    def _hint(self) -> str:
         """The studies there are, for who has mistyped one."""
         if not _exists(self._location):
             return ""

@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import UserError
-from tuner.exchange.imported import Source, imported, moment, number, one_line, owed_tokens, to_end
+from tuner.exchange.imported import (
+    Source,
+    count,
+    imported,
+    moment,
+    number,
+    one_line,
+    owed_tokens,
+    to_end,
+)
 from tuner.exchange.run import Run
 from tuner.records import RequestRecord, RequestState
 
@@ -118,7 +127,6 @@ def _timed(
     record.end_s = at("request_end", "resolve_end")
     record.error = one_line(str(info.get("error") or "")) if state == "failed" else ""
     record.prompt_tokens = _count(told, "prompt_tokens", "input_metrics")
-    record.turn = int(info.get("turn_index") or 0)
     tokens = _count(told, "output_tokens", "output_metrics")
     first_s, last_s = at("first_token_iteration"), at("last_token_iteration")
     _tokens(record, tokens, first_s, last_s)
@@ -140,10 +148,10 @@ def _flat(
     record = RequestRecord(0, due_s, sent_s=sent_s, state=state)
     record.end_s = moment(told["end_time"], zero_s, "end_time")
     record.error = one_line(str(told.get("error") or "")) if state == "failed" else ""
-    record.prompt_tokens = int(told.get("prompt_tokens") or 0)
+    record.prompt_tokens = count(told.get("prompt_tokens"), "prompt_tokens")
     first_s = moment(told.get("first_token_time"), zero_s, "first_token_time")
     last_s = moment(told.get("last_token_time"), zero_s, "last_token_time")
-    _tokens(record, int(told.get("output_tokens") or 0), first_s, last_s)
+    _tokens(record, count(told.get("output_tokens"), "output_tokens"), first_s, last_s)
     record.first_answer_token_s = first_s
     return record
 
@@ -173,7 +181,7 @@ def _count(told: Mapping[str, Any], name: str, metrics: str) -> int:
     if counted is None:
         usage = told.get(metrics) or {}
         counted = usage.get("total_tokens") or usage.get("text_tokens")
-    return int(counted or 0)
+    return count(counted, name)
 
 
 def _unknown(

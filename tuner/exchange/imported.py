@@ -16,6 +16,7 @@ import orjson
 
 from tuner import figures
 from tuner.errors import UserError
+from tuner.exchange.checks import MOST_TOKENS, checked
 from tuner.exchange.judging import measurement
 from tuner.exchange.run import Run
 from tuner.records import RequestRecord, to_columns
@@ -50,8 +51,6 @@ def imported(
 ) -> Run:
     """arrivals: our words for the load, "concurrency=8" or "rate=2". Raises UserError without a
     single request in the window."""
-    if not records:
-        raise UserError(f"{source.file} holds no request")
     workload = f"prompt={_lengths(records, 'prompt')},output={_lengths(records, 'output')}"
     about = {
         "format": source.format,
@@ -72,7 +71,7 @@ def imported(
         config={"url": url, "model": model},
         summary={"source": about, "lag_p99_s": _lag_s(source, records, window_s)},
     )
-    made = measurement(run, SloSet())
+    made = measurement(checked(run), SloSet())
     if not made.counts["sent"]:
         raise UserError(f"{source.file}: no request was sent inside the measured window")
     told = f"imported from {source.format} {source.version}".rstrip()
@@ -107,6 +106,16 @@ def number(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise UserError(f"{what} is no number: {value!r:.60}")
     return float(value)
+
+
+def count(value: Any, what: str) -> int:
+    """A count of tokens, 0 for null; or UserError."""
+    if value is None:
+        return 0
+    whole = number(value, what)
+    if not 0 <= whole <= MOST_TOKENS:
+        raise UserError(f"{what} is no possible count: {value!r:.60}")
+    return int(whole)
 
 
 def moment(value: Any, zero_s: float, what: str) -> float:

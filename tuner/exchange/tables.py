@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from tuner.errors import UserError
+from tuner.exchange.checks import checked
 from tuner.exchange.run import Run, header, in_window
 from tuner.records import RequestRecord
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 VERSION = 1
 KEY = b"slotune_requests"
 NEEDS_PYARROW = "Parquet needs pyarrow: pip install 'slotune[parquet]', or use --format jsonl"
+
+LATER = {"session", "turn"}
+"""Columns that the records of older runs do not have."""
 
 _TYPES = {f.name: str(f.type) for f in dataclasses.fields(RequestRecord)}
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
@@ -52,6 +56,8 @@ def read_jsonl(lines: Iterator[bytes], name: str) -> Run:
                 columns[field] = [_value(field, row[field]) for row in rows]
             except KeyError as error:
                 raise UserError(f"{name}: not every line has the column {field!r}") from error
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{name}: the column {field!r} is damaged ({error})") from error
     return _run(head, columns, name)
 
 
@@ -104,18 +110,16 @@ def _run(head: Any, columns: Mapping[str, Sequence[Any]], name: str) -> Run:
     version = head.get("slotune_requests") if isinstance(head, dict) else None
     if version != VERSION:
         raise UserError(f"{name}: format version {version} is not known here; {VERSION} is")
-    needed = {"index", "scheduled_s", "first_token_s", "chunk_times_s", "output_tokens", "state"}
-    if not len(columns.get("scheduled_s", ())):
-        raise UserError(f"{name} holds no request")
-    if missing := sorted(needed - set(columns)):
+    if missing := sorted(set(_TYPES) - LATER - set(columns)):
         raise UserError(f"{name} lacks the columns {', '.join(missing)}")
     known = {f.name for f in dataclasses.fields(Run)}
     try:
         values = {key: value for key, value in head["run"].items() if key in known}
         start_s, end_s = values.pop("window_s")
-        return Run(name=name, columns=columns, window_s=(float(start_s), float(end_s)), **values)
+        run = Run(name=name, columns=columns, window_s=(float(start_s), float(end_s)), **values)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{name}: the run's header is damaged ({error!r})") from error
+    return checked(run)
 
 
 def _value(field: str, value: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import UserError
-from tuner.exchange.imported import Source, imported, number, one_line, owed_tokens, to_end
+from tuner.exchange.imported import Source, count, imported, number, one_line, owed_tokens, to_end
 from tuner.exchange.run import Run
 from tuner.records import RequestRecord
 
@@ -78,6 +78,9 @@ def _check(document: Mapping[str, Any], name: str) -> None:
             f"{name} lacks {', '.join(missing)}{older if 'start_times' in missing else ''}: "
             "what was sent when cannot be told"
         )
+    for key in (*DETAILS, "queue_times"):
+        if not isinstance(document.get(key, []), list):
+            raise UserError(f"{name}: {key} is no list")
     lengths = {key: len(document[key]) for key in (*DETAILS, "queue_times") if document.get(key)}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{key} {count}" for key, count in lengths.items())
@@ -86,9 +89,11 @@ def _check(document: Mapping[str, Any], name: str) -> None:
 
 def _fill(record: RequestRecord, document: Mapping[str, Any], index: int) -> None:
     """Everything after the send. A request without a token has failed, whatever else it says."""
-    record.prompt_tokens = record.wanted_prompt_tokens = int(document["input_lens"][index])
+    record.prompt_tokens = record.wanted_prompt_tokens = count(
+        document["input_lens"][index], "its prompt length"
+    )
     error = document["errors"][index]
-    tokens = int(document["output_lens"][index])
+    tokens = count(document["output_lens"][index], "its output length")
     if error or not tokens:
         record.state = "failed"
         record.end_s = record.sent_s  # when it failed is not told: at once is the least
@@ -128,9 +133,10 @@ def _load(document: Mapping[str, Any]) -> str:
 def _arrivals(document: Mapping[str, Any], requests: int) -> str:
     rate = document.get("request_rate")
     if isinstance(rate, (int, float)) and 0 < rate < math.inf:
-        burstiness = document.get("burstiness") or 1.0
+        burstiness = number(document.get("burstiness") or 1.0, "burstiness")
         return f"rate={rate:g}" + ("" if burstiness == 1 else f",burstiness={burstiness:g}")
-    return f"concurrency={document.get('max_concurrency') or requests}"
+    most = number(document.get("max_concurrency") or requests, "max_concurrency")
+    return f"concurrency={max(1, int(most))}"
 
 
 def _began(date: Any, duration_s: float) -> float:
