@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from tuner.diagnosis import Diagnosis
 
 NAME = "diagnose"
-HELP = (
-    "say what binds a running server and which knob would move it; "
-    "exit 0: nothing fires, 1: a warning or critical finding, 2: bad input or unreachable"
-)
+HELP = "say what binds a running server and which knob would move it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

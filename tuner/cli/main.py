@@ -28,7 +28,7 @@ EPILOG = """\
 An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
   tuner optimize --url http://127.0.0.1:8000 --slo "ttft_p95<500ms"
 
-exit codes: 0 done · 1 done, but the answer is no (an SLO is not met, a critical finding)
+exit codes: 0 done · 1 done, but the answer is no (an SLO is not met, diagnose finds a fault)
             2 bad input, one sentence on stderr · 130 interrupted, what was measured is kept
 """
 

@@ -6,6 +6,7 @@ from storage.rows import Stage
 from tuner.cli.common import ProgressLine
 from tuner.progress import Progress
 from tuner.report.flags import config_text
+from tuner.report.words import VERDICTS
 from tuner.search.decide import Config
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
@@ -23,7 +24,7 @@ class Narrator:
         self._objective = objective
         self._slos = slos
         self._now = ""
-        self._best: Outcome | None = None
+        self._latest: dict[str, Outcome] = {}
         self._pace: Pace | None = None
         self._finished = 0
 
@@ -41,13 +42,9 @@ class Narrator:
         )
 
     def remember(self, outcome: Outcome) -> None:
-        """Best so far: of those that meet the SLOs at their point estimate."""
-        value = result_value(outcome, self._objective)
-        if value is None or not outcome.meets_by_estimate:
-            return
-        best = result_value(self._best, self._objective) if self._best is not None else None
-        if best is None or self._objective.better(value, best):
-            self._best = outcome
+        """A configuration counts as it was measured last: a confirmation may take back a result."""
+        if outcome.ok:
+            self._latest[config_text(outcome.config)] = outcome
 
     def note(self, text: str) -> None:
         self._line.note(text)
@@ -63,13 +60,24 @@ class Narrator:
         )
 
     def _best_text(self) -> str:
-        if self._best is None:
-            return "none meets the SLOs yet" if self._slos else "no result yet"
-        value = (
-            self._best.measurement.summary[self._objective.key] if self._best.measurement else None
-        )
+        best = self._best()
+        if best is None:
+            return "none meets the SLOs" if self._slos else "no result yet"
+        value = best.measurement.summary[self._objective.key] if best.measurement else None
         figure = show(value.value, value.unit) if value is not None else ""
-        return f"best {figure} at {config_text(self._best.config)}"
+        return f"best {figure} at {config_text(best.config)}"
+
+    def _best(self) -> Outcome | None:
+        """Of those that meet the SLOs at their point estimate."""
+        best: Outcome | None = None
+        best_value = 0.0
+        for outcome in self._latest.values():
+            value = result_value(outcome, self._objective)
+            if value is None or not outcome.meets_by_estimate:
+                continue
+            if best is None or self._objective.better(value, best_value):
+                best, best_value = outcome, value
+        return best
 
     def _result(self, outcome: Outcome) -> str:
         if outcome.state != "ok" or outcome.measurement is None or outcome.verdict is None:
@@ -79,8 +87,7 @@ class Narrator:
         figures = [
             f"{key} {show(summary[key].value, summary[key].unit)}" for key in keys if key in summary
         ]
-        words = {"pass": "met", "fail": "missed", "inconclusive": "undecided"}
-        verdict = f"SLOs {words[outcome.verdict.state]}" if self._slos else ""
+        verdict = f"SLOs {VERDICTS[outcome.verdict.state]}" if self._slos else ""
         return " · ".join([*figures, verdict]).rstrip(" ·")
 
 

@@ -78,12 +78,24 @@ def measure_baseline(search: Search) -> None:
         outcome = _trial(search, search.baseline, "baseline", search.seed + attempt)
         if outcome.state == "failed":
             tail = f"\nend of the server's log:\n{outcome.log_tail}" if outcome.log_tail else ""
-            raise UserError(f"the baseline failed: {outcome.failure_reason}{tail}")
+            raise UserError(
+                f"the baseline failed: {outcome.failure_reason}{_advice(outcome)}{tail}"
+            )
         search.proposer.learn(outcome)
     usable = [o for o in search.ledger.outcomes if o.stage == "baseline" and o.ok]
     if not usable:
         reason = search.ledger.outcomes[-1].failure_reason
         raise UserError(f"the baseline could not be measured: {reason}")
+
+
+def _advice(outcome: Outcome) -> str:
+    """What to change where no request fell into the window: it was too short for this load."""
+    if outcome.measurement is None or outcome.measurement.in_window:
+        return ""
+    return (
+        "; a request takes longer than this window: a larger --budget or --duration, a smaller "
+        "--workload, or --calibrate"
+    )
 
 
 def _explore(search: Search) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.tuner.search.synthetic import (
@@ -13,6 +15,7 @@ from tests.tuner.search.synthetic import (
     search_on,
 )
 from tuner.errors import UserError
+from tuner.measure import Measurement, summarize
 from tuner.search.budget import parse_budget
 from tuner.search.optimize import FAILURE_LIMIT, optimize
 from tuner.targets.base import TargetError
@@ -130,6 +133,19 @@ def test_failing_requests_never_win() -> None:
     dead = [o for o in search.ledger.outcomes if o.config["chunk_size"] < 400]
     assert dead
     assert all(o.state == "failed" for o in dead)
+
+
+def test_a_window_too_short_for_the_load_is_told_with_what_to_change() -> None:
+    surface = Surface(FakeTarget())
+
+    def nothing_in_window(*words: object, **named: object) -> Measurement:
+        made = surface(*words, **named)  # type: ignore[arg-type]
+        return summarize(replace(made, records=[]), None)
+
+    search = search_on(surface, budget=BUDGET)
+    search = replace(search, lab=replace(search.lab, measure=nothing_in_window))
+    with pytest.raises(UserError, match="larger --budget or --duration, a smaller --workload"):
+        optimize(search)
 
 
 def test_infeasible_everything_says_so() -> None:
