@@ -136,6 +136,8 @@ def from_stored(row: StoredMeasurement, columns: Columns, study: Any = None) -> 
     summary = dict(row.summary or {})
     start_s, end_s = summary["window_s"]
     target = dict(study.target or {}) if study is not None else {}
+    if study is not None and study.command:
+        summary.setdefault("provenance", {"command": study.command})
     config = dict(row.config)
     return Run(
         name=f"run {row.id}",
