@@ -110,10 +110,12 @@ def wait_until_up(child: Child, url: str, timeout_s: float) -> float:
             raise DemoError(f"{child.name} ended while starting:\n{child.log_tail()}")
         if waited_s > timeout_s:
             raise DemoError(f"{child.name} is not up after {timeout_s:.0f} s:\n{child.log_tail()}")
-        say(f"\r   waiting for {child.name}: {waited_s:4.0f} s", end="")
+        if sys.stdout.isatty():
+            say(f"\r   waiting for {child.name}: {waited_s:4.0f} s", end="")
         time.sleep(0.5)
     waited_s = time.monotonic() - began
-    say(f"\r   {child.name} is up after {waited_s:.0f} s          ")
+    start_of_line = "\r" if sys.stdout.isatty() else ""
+    say(f"{start_of_line}   {child.name} is up after {waited_s:.0f} s          ".rstrip(" "))
     return waited_s
 
 
@@ -167,14 +169,21 @@ def run(options: argparse.Namespace, children: list[Child]) -> int:
     code = subprocess.run([str(BIN / "tuner"), *command]).returncode
     if code not in (0, 1):
         return code
-    say(f"\nengine {engine_url} · dashboard {dashboard_url} · logs and database in {HOME}/")
-    if not options.exit:
-        say("both stay up until Ctrl-C")
+    say(f"\nlogs and database are kept in {HOME}/")
+    if options.exit:
+        say(f"engine and dashboard are stopped; see the study again: {again(database)}")
+    else:
+        say(f"engine {engine_url} and dashboard {dashboard_url} stay up until Ctrl-C")
         while all(child.process.poll() is None for child in children):
             time.sleep(1)
         ended = next(c for c in children if c.process.poll() is not None)
         raise DemoError(f"{ended.name} ended by itself:\n{ended.log_tail()}")
     return 0  # also when the answer was that nothing meets the SLO: it has been printed
+
+
+def again(database: str) -> str:
+    """The command that shows the stored study without an engine."""
+    return f"{BIN / 'dashboard'} serve --database {database}"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:

@@ -12,11 +12,12 @@ import keyword
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn, Protocol, cast
 
-from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED
+from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
 from tuner.errors import UserError
 
 COMMANDS = (
@@ -29,7 +30,8 @@ An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes,
   tuner optimize --url http://127.0.0.1:8000 --slo "ttft_p95<500ms"
 
 exit codes: 0 done · 1 done, but the answer is no (an SLO is not met, diagnose finds a fault)
-            2 bad input, one sentence on stderr · 130 interrupted, what was measured is kept
+            2 bad input, one sentence on stderr · 3 a fault of the tuner itself, with its traceback
+            130 interrupted, what was measured is kept
 """
 
 
@@ -67,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_DONE
     except Exception as error:
         if not _is_users_fault(error):
-            raise
+            traceback.print_exc()
+            return EXIT_FAULT  # Python's own 1 would read as "the answer is no"
         print(f"tuner {command.NAME}: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     finally:

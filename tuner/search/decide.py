@@ -28,6 +28,9 @@ Answer = Literal["improved", "keep_baseline", "undecided", "none_feasible"]
 Config = dict[str, Setting]
 
 
+ONLY_BASELINE = "only the baseline has a result; a larger --budget leaves time for others"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """best None: nothing beats keeping the baseline, or nothing meets the SLOs. gain compares the
@@ -122,6 +125,11 @@ def decide(
     return _without_candidate(base, baseline, outcomes)
 
 
+def _others(outcomes: Sequence[Outcome], baseline: Config) -> list[Config]:
+    """Configurations with a result, other than the baseline."""
+    return _distinct(o.config for o in outcomes if o.config != baseline and o.ok)
+
+
 def _met_once(outcomes: Sequence[Outcome], baseline: Config) -> list[Config]:
     """Explored configurations that met every clause at the point estimate."""
     return _distinct(o.config for o in outcomes if o.config != baseline and o.meets_by_estimate)
@@ -129,9 +137,9 @@ def _met_once(outcomes: Sequence[Outcome], baseline: Config) -> list[Config]:
 
 def _why_none(outcomes: Sequence[Outcome], baseline: Config) -> str:
     """On what ground no configuration is said to meet the SLOs."""
-    others = _distinct(o.config for o in outcomes if o.config != baseline and o.ok)
+    others = _others(outcomes, baseline)
     if not others:
-        return "only the baseline has a result; a larger --budget leaves time for others"
+        return ONLY_BASELINE
     if met := len(_met_once(outcomes, baseline)):
         return (
             f"{met} of {count_text(len(others), 'other configuration')} met them in a measurement, "
@@ -195,9 +203,16 @@ def _without_candidate(base: Pooled, baseline: Config, outcomes: Sequence[Outcom
     if state == "fail":
         return Decision("none_feasible", _why_none(outcomes, baseline), baseline, base)
     if state == "pass":
-        return Decision("keep_baseline", "no configuration promised to be better", baseline, base)
+        reason = "no configuration promised to be better"
+        return Decision(
+            "keep_baseline",
+            reason if _others(outcomes, baseline) else ONLY_BASELINE,
+            baseline,
+            base,
+        )
+    reason = "no candidate was confirmed and the baseline is undecided"
     return Decision(
-        "undecided", "no candidate was confirmed and the baseline is undecided", baseline, base
+        "undecided", reason if _others(outcomes, baseline) else ONLY_BASELINE, baseline, base
     )
 
 

@@ -50,9 +50,14 @@ def test_exit_codes(
     assert capsys.readouterr().err == says
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ZeroDivisionError):
-        with_command(monkeypatch, ZeroDivisionError())
+def test_a_bug_keeps_its_traceback_and_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's own exit code for a bug is 1, which here means that an SLO is not met."""
+    assert with_command(monkeypatch, ZeroDivisionError("why")) == 3
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "ZeroDivisionError: why" in err
 
 
 def test_sigterm_unwinds_like_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

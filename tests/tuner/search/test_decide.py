@@ -110,6 +110,10 @@ def test_nothing_is_said_of_configurations_that_were_not_measured() -> None:
     )
     assert found.answer == "none_feasible"
     assert "only the baseline has a result" in found.reason
+    met = decide(
+        runs(DEFAULTS, range(2), "baseline", ttft=small(0.9, 0.1)), DEFAULTS, SLOS, Objective()
+    )
+    assert "only the baseline has a result" in met.reason
 
 
 def test_a_candidate_that_was_never_measured_again_is_undecided() -> None:
