@@ -1,7 +1,8 @@
 """This engine as a target: knobs are changed live through /admin/config.
 
-By URL it belongs to somebody else: it is never stopped, and its identity (instance_id) must stay
-the same throughout. Without a URL the tuner starts `engine serve` itself and verifies its pid.
+By URL it belongs to somebody else: it is never stopped, its identity (instance_id) must stay the
+same throughout, and one tuner at a time turns its knobs. Without a URL the tuner starts
+`engine serve` itself and verifies its pid.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.targets import http
 from tuner.targets.base import Config, KnobRange, TargetError
+from tuner.targets.lease import Lease
 from tuner.targets.process import OwnProcess
 
 _DESCRIBED = (
@@ -46,6 +48,8 @@ class SlotuneTarget:
         self._api_key = api_key
         self._startup_timeout_s = startup_timeout_s
         self._info: dict[str, Any] = {}
+        self._applied: Config = {}
+        self._lease = Lease()
         self._endpoint: Endpoint | None = None
         self._process: OwnProcess | None = None
         if url is None:
@@ -64,9 +68,12 @@ class SlotuneTarget:
                 raise
             raise UserError(f"{error.reason}: is the server up?") from error
         self._check_admin()
+        if self._process is None:
+            self._lease.take(str(self._info["instance_id"]), self._base)
         self._endpoint = Endpoint(self._base, self._served_model(), self._api_key).probe()
 
     def stop(self) -> None:
+        self._lease.release()
         if self._process is not None:
             self._process.stop()
 
@@ -97,6 +104,7 @@ class SlotuneTarget:
             in_force = knobs[name]["value"]
             if in_force != value:
                 raise TargetError(f"{name}={value} was asked for, but {in_force} is in force")
+        self._applied = dict(config)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -108,6 +116,13 @@ class SlotuneTarget:
         if self._process is not None:
             self._process.check_alive()
         self._check_identity()
+        for name, knob in self._settings().items():
+            if name in self._applied and knob["value"] != self._applied[name]:
+                raise TargetError(
+                    f"somebody else has set {name} of {self._url} from {self._applied[name]} to "
+                    f"{knob['value']} during the measurement; let one tuner work at a time",
+                    gone=True,
+                )
 
     def reset_prefix_cache(self) -> None:
         with contextlib.suppress(http.HttpRefusalError, TargetError):

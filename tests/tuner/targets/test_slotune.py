@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,6 +64,50 @@ def test_a_measurement_over_a_restart_is_noticed() -> None:
         with pytest.raises(TargetError, match="another engine") as caught:
             target.verify()
         assert caught.value.gone
+
+
+def test_one_tuner_at_a_time() -> None:
+    with FakeEngine() as engine:
+        first, second = SlotuneTarget(engine.url), SlotuneTarget(engine.url)
+        first.start()
+        with pytest.raises(UserError, match="another tuner turns the knobs"):
+            second.start()
+        first.stop()
+        second.start()
+        second.stop()
+
+
+def test_a_killed_tuner_leaves_no_lock() -> None:
+    code = (
+        "import sys, time\nfrom tuner.targets.slotune import SlotuneTarget\n"
+        "target = SlotuneTarget(sys.argv[1])\ntarget.start()\n"
+        "print('held', flush=True)\ntime.sleep(300)\n"
+    )
+    with FakeEngine() as engine:
+        command = [sys.executable, "-c", code, engine.url]
+        holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        target = SlotuneTarget(engine.url)
+        with pytest.raises(UserError, match="another tuner"):
+            target.start()
+        holder.kill()
+        holder.wait()
+        target.start()
+        target.stop()
+
+
+def test_a_setting_that_somebody_else_changed_spoils_the_measurement() -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        target.apply({"chunk_size": 256})
+        target.verify()
+        engine.knobs["chunk_size"] = 512
+        with pytest.raises(TargetError, match=r"chunk_size of .* from 256 to 512") as caught:
+            target.verify()
+        assert caught.value.gone
+        target.stop()
 
 
 def test_an_engine_of_ours_that_died_while_it_was_measured(tmp_path: Path) -> None:
