@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuner.exchange.run import Run
 
 LISTED = ("output_tps", "ttft_p95", "e2e_p95", "error_rate")
+IN_LINE = LISTED[:2]
 VERDICT_WORDS = {"pass": "met", "fail": "not met", "inconclusive": "undecided"}
 MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 
@@ -22,10 +23,10 @@ MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 def list_lines(
     rows: Sequence[Measurement], studies: Mapping[int, Study], *, left_out: int = 0
 ) -> list[str]:
-    """Newest last, as they were made."""
+    """Newest last, as they were made; result: of the SLOs where there are some."""
     if not rows:
         return ["no run yet: `tuner bench`, `tuner optimize` and `tuner import` keep theirs here"]
-    table = [["run", "started (UTC)", "what", "target", "workload", "state", "SLOs", *LISTED]]
+    table = [["run", "started (UTC)", "what", "target", "workload", "result", *IN_LINE]]
     table += [_row(row, studies.get(row.study_id or 0)) for row in rows]
     lines = aligned(table)
     if left_out:
@@ -112,9 +113,8 @@ def _row(row: Measurement, study: Study | None) -> list[str]:
         f"imported ({imported})" if imported else what,
         _target(row, study),
         _shortened(str((row.workload or {}).get("text") or "–"), 48),
-        row.state,
-        VERDICT_WORDS.get(verdict, "–") if row.slos else "–",
-        *(_short(figures.get(key)) for key in LISTED),
+        VERDICT_WORDS.get(verdict, row.state) if row.slos and row.state == "ok" else row.state,
+        *(_short(figures.get(key)) for key in IN_LINE),
     ]
 
 
