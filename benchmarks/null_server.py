@@ -17,7 +17,7 @@ import signal
 import socket
 
 TOKENS = 16
-MODEL = "null"
+MODEL = "null-model"
 
 
 def event(payload: str) -> bytes:
