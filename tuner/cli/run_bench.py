@@ -17,6 +17,7 @@ from tuner.cli.common import print_json, prometheus_from
 from tuner.cli.targets import target_from
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
+from tuner.exchange.run import Run, from_measurement, store
 from tuner.measure import (
     Measurement,
     MeasurementBrokenError,
@@ -170,24 +171,27 @@ def _conclude(
 ) -> VerdictState:
     """Judge, keep, show; a fault of the database or of the report's file is told last."""
     verdict = judge(plan.slos, made, accuracy=made.summary.get("accuracy"))
-    kept_as: int | None = None
+    run = from_measurement(made, verdict, str(plan.slos))
+    run = replace(
+        run, state=state or run.state, failure_reason=made.ended_why or run.failure_reason
+    )
     faults: list[Exception] = []
     try:
         if database is not None and made.records:
-            kept_as = _store(database, made, verdict, plan.slos, state or _state(made))
+            run = replace(run, run_id=store(database, run))
     except StorageError as error:
         faults.append(error)
     try:
         if args.html:
-            _write_html(args.html, made, verdict, plan.slos, kept_as)
+            _write_html(args.html, run)
     except UserError as error:
         faults.append(error)
     if args.json:
-        print_json({**as_dict(made, verdict), "measurement_id": kept_as})
+        print_json({**as_dict(made, verdict), "measurement_id": run.run_id})
     else:
         print("\n".join(bench_lines(made, verdict)))
-        if kept_as is not None:
-            print(f"kept as run {kept_as} in {args.database}")
+        if run.run_id is not None:
+            print(f"kept as run {run.run_id} in {args.database}")
     if faults:
         raise faults[0]
     return verdict.state
@@ -215,43 +219,9 @@ def _open_database(args: argparse.Namespace) -> Database | None:
     return open_database(args.database)
 
 
-def _state(made: Measurement) -> MeasurementState:
-    if made.counts["ok"] == 0:
-        return "failed"
-    return "invalid" if made.invalid_reason else "ok"
-
-
-def _store(
-    database: Database, made: Measurement, verdict: Verdict, slos: SloSet, state: MeasurementState
-) -> int:
-    from tuner.records import to_columns
-
-    return int(
-        database.add_measurement(
-            stage="bench",
-            config={"url": made.endpoint.base_url, "model": made.endpoint.model},
-            workload=made.workload.as_dict(),
-            slos=str(slos),
-            seed=made.seed,
-            started_at_s=made.began_unix_s,
-            duration_s=made.duration_s,
-            state=state,
-            failure_reason=made.ended_why or made.invalid_reason or verdict.reason or None,
-            summary=made.summary_dict(),
-            verdict=verdict.as_dict(),
-            server=made.server.as_dict() if made.server else None,
-            records=to_columns(made.records),
-        )
-    )
-
-
-def _write_html(
-    path: str, made: Measurement, verdict: Verdict, slos: SloSet, kept_as: int | None
-) -> None:
-    from tuner.exchange.run import from_measurement
+def _write_html(path: str, run: Run) -> None:
     from tuner.report.html import render_run_html
 
-    run = replace(from_measurement(made, verdict, str(slos)), run_id=kept_as)
     try:
         Path(path).write_text(render_run_html(run), encoding="utf-8")
     except OSError as error:

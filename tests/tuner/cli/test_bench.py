@@ -76,7 +76,7 @@ def test_result_is_shown_though_it_cannot_be_stored(
     def full(*_: object, **__: object) -> int:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr("tuner.cli.run_bench._store", full)
+    monkeypatch.setattr("tuner.cli.run_bench.store", full)
     with FakeServer() as server:
         code = main(["bench", server.url, *QUICK, "--database", str(tmp_path / "s.db")])
     shown = capsys.readouterr()
