@@ -30,7 +30,10 @@ def sweep_command(
     knob = KNOBS.get(KNOB_ALIASES.get(knob_name, knob_name))
     if knob is None or knob.kind not in ("int", "float") or direction not in FACTORS:
         return None
-    values = _values(knob, direction, _present(knob, config))
+    present = _present(knob, config)
+    if present is None:
+        return None
+    values = _values(knob, direction, present)
     if len(values) < 2:
         return None
     words = ["tuner", "sweep", "--url", url or "http://HOST:PORT"]
@@ -40,11 +43,12 @@ def sweep_command(
     return " ".join(shlex.quote(word) if word != "http://HOST:PORT" else word for word in words)
 
 
-def _present(knob: Knob, config: Mapping[str, str]) -> float:
+def _present(knob: Knob, config: Mapping[str, str]) -> float | None:
+    """None where the server does not tell and works its default out by itself."""
     try:
         return float(config[knob.name])
     except (KeyError, ValueError):
-        return float(knob.default_cpu)
+        return None if isinstance(knob.default_cpu, str) else float(knob.default_cpu)
 
 
 def _values(knob: Knob, direction: str, present: float) -> list[str]:

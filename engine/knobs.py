@@ -14,7 +14,10 @@ class Knob:
     """One setting of an LLM server.
 
     low/high bound the default search range (log: searched on a log scale); live says that our
-    engine changes it while running; vllm_flag and sglang_flag are the peers' names for it.
+    engine changes it while running; engine_flag, vllm_flag and sglang_flag are the names of the
+    flag, None where that server has none. sglang_inverts: its flag switches off what the knob
+    switches on. A default "auto" is one the server works out; choices are the usual words, others
+    are handed through.
     """
 
     name: str
@@ -23,7 +26,7 @@ class Knob:
     default_cpu: int | float | bool | str
     default_cuda: int | float | bool | str
     live: bool
-    engine_flag: str
+    engine_flag: str | None
     trades: str
     low: float | None = None
     high: float | None = None
@@ -31,6 +34,7 @@ class Knob:
     choices: tuple[str, ...] = ()
     vllm_flag: str | None = None
     sglang_flag: str | None = None
+    sglang_inverts: bool = False
 
 
 _TABLE = (
@@ -64,8 +68,57 @@ _TABLE = (
     Knob(
         name="enable_prefix_caching", kind="bool", unit="", default_cpu=True, default_cuda=True,
         live=False, engine_flag="--enable-prefix-caching", vllm_flag="--enable-prefix-caching",
-        sglang_flag=None,
+        sglang_flag="--disable-radix-cache", sglang_inverts=True,
         trades="shared prefixes are computed once; costs hashing and holds free blocks",
+    ),
+    Knob(
+        name="max_model_len", kind="int", unit="tokens", default_cpu="auto", default_cuda="auto",
+        live=False, low=256, high=131072, log=True,
+        engine_flag="--max-model-len", vllm_flag="--max-model-len",
+        sglang_flag="--context-length",
+        trades="longer requests are served; a shorter limit lets more be sure of their KV",
+    ),
+    Knob(
+        name="dtype", kind="choice", unit="", default_cpu="auto", default_cuda="auto", live=False,
+        choices=("auto", "bfloat16", "float16", "float32"),
+        engine_flag="--dtype", vllm_flag="--dtype", sglang_flag="--dtype",
+        trades="narrower numbers: weights and KV take less memory and bandwidth, accuracy may fall",
+    ),
+    Knob(
+        name="quantization", kind="choice", unit="", default_cpu="auto", default_cuda="auto",
+        live=False, choices=("auto", "fp8", "awq", "gptq", "bitsandbytes"),
+        engine_flag=None, vllm_flag="--quantization", sglang_flag="--quantization",
+        trades="fewer bits per weight: memory and bandwidth saved; accuracy must be checked",
+    ),
+    Knob(
+        name="kv_cache_dtype", kind="choice", unit="", default_cpu="auto", default_cuda="auto",
+        live=False, choices=("auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"),
+        engine_flag=None, vllm_flag="--kv-cache-dtype", sglang_flag="--kv-cache-dtype",
+        trades="fp8 halves the KV bytes per token, so twice the tokens fit; accuracy may fall",
+    ),
+    Knob(
+        name="enforce_eager", kind="bool", unit="", default_cpu=False, default_cuda=False,
+        live=False, engine_flag="--enforce-eager", vllm_flag="--enforce-eager",
+        sglang_flag="--disable-cuda-graph",
+        trades="no graphs: faster start and more memory for KV; each decode step costs host time",
+    ),
+    Knob(
+        name="tensor_parallel_size", kind="int", unit="devices", default_cpu=1, default_cuda=1,
+        live=False, low=1, high=8, log=True,
+        engine_flag=None, vllm_flag="--tensor-parallel-size", sglang_flag="--tp-size",
+        trades="each layer split over devices: latency down, KV up; communication in every layer",
+    ),
+    Knob(
+        name="pipeline_parallel_size", kind="int", unit="devices", default_cpu=1, default_cuda=1,
+        live=False, low=1, high=8, log=True,
+        engine_flag=None, vllm_flag="--pipeline-parallel-size", sglang_flag="--pp-size",
+        trades="layers spread over devices: larger models fit; latency is not lowered",
+    ),
+    Knob(
+        name="data_parallel_size", kind="int", unit="replicas", default_cpu=1, default_cuda=1,
+        live=False, low=1, high=8, log=True,
+        engine_flag=None, vllm_flag="--data-parallel-size", sglang_flag="--dp-size",
+        trades="more replicas share the load: throughput up, each needs its own memory",
     ),
 )  # fmt: skip
 
@@ -74,5 +127,15 @@ KNOBS: dict[str, Knob] = {knob.name: knob for knob in _TABLE}
 LIVE_KNOBS: tuple[str, ...] = tuple(name for name, knob in KNOBS.items() if knob.live)
 """What our engine changes while it runs, and what a tuner turns unless told otherwise."""
 
-KNOB_ALIASES: dict[str, str] = {"max_num_batched_tokens": "chunk_size"}
+KNOB_ALIASES: dict[str, str] = {
+    "max_num_batched_tokens": "chunk_size",
+    "max_running_requests": "max_num_seqs",
+    "chunked_prefill_size": "chunk_size",
+    "mem_fraction_static": "gpu_memory_utilization",
+    "page_size": "block_size",
+    "context_length": "max_model_len",
+    "tp_size": "tensor_parallel_size",
+    "pp_size": "pipeline_parallel_size",
+    "dp_size": "data_parallel_size",
+}
 """Peers' names for a knob of the table."""

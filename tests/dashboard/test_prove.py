@@ -39,3 +39,10 @@ def test_no_command_where_a_sweep_cannot_turn_the_lever() -> None:
     assert sweep_command("enable_prefix_caching", "up", {}, url=URL, slos=[]) is None
     at_limit = {"max_num_seqs": "256"}
     assert sweep_command("max_num_seqs", "up", at_limit, url=URL, slos=[]) is None
+
+
+def test_a_setting_that_only_the_server_knows_gives_no_command() -> None:
+    assert sweep_command("max_model_len", "down", {}, url=None, slos=[]) is None
+    command = sweep_command("max_model_len", "down", {"max_model_len": "4096"}, url=None, slos=[])
+    assert command is not None
+    assert "max_model_len=4096,3072,2048" in command

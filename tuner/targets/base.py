@@ -12,9 +12,12 @@ from typing import Any, Literal, Protocol
 
 from tuner.endpoint import Endpoint
 
-Setting = int | float
+Setting = int | float | str | bool
 Config = Mapping[str, Setting]
-"""Knob name → value."""
+"""Knob name → value. A name with dashes is a flag of the server's own, handed through as it is."""
+
+UNSET = "default"
+"""The setting of a flag that is left out: the server decides."""
 
 FailureKind = Literal["configuration", "transient"]
 
@@ -43,15 +46,33 @@ class TargetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KnobRange:
-    """Present value and bounds (both ends included); live: changed without a restart."""
+    """Present value and bounds (both ends included); live: changed without a restart.
+
+    words: what is no number, where the target knows it; () for numbers, and for a flag whose words
+    only the server knows (low is then above high). cost_s: about what a change takes, in seconds.
+    """
 
     value: Setting
     low: float
     high: float
     live: bool
+    words: tuple[Setting, ...] = ()
+    cost_s: float = 0.0
+
+    @property
+    def anything(self) -> bool:
+        """Whether only the server can say which values it takes."""
+        return self.low > self.high and not self.words
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def setting_text(value: Setting) -> str:
+    """`24`, `0.85`, `fp8`, `true`: as a person, a flag and a knob's text write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class Target(Protocol):

@@ -141,3 +141,118 @@ def test_lists_reach_each_of_their_values() -> None:
     }
     seen = {(dict(items)["max_num_seqs"], dict(items)["chunk_size"]) for items in found}
     assert seen == {(8, 64), (8, 128), (8, 512), (100, 128), (100, 512)}
+
+
+MANY = KNOBS | {
+    "block_size": KnobRange("default", 1, 1_000_000, False),
+    "kv_cache_dtype": KnobRange("auto", 1, 0, False),
+    "dtype": KnobRange("auto", 0, 0, False, words=("auto", "float32", "bfloat16")),
+    "enforce_eager": KnobRange(False, 0, 0, False),
+    "--max-num-partial-prefills": KnobRange("default", 1, 0, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "values"),
+    [
+        ("kv_cache_dtype=fp8,auto", "kv_cache_dtype=fp8,auto", ("fp8", "auto")),
+        ("enforce-eager=true,false", "enforce_eager=true,false", (True, False)),
+        ("block_size=default,64,16", "block_size=16,64,default", (16, 64, "default")),
+        ("page_size=16,32", "block_size=16,32", (16, 32)),
+        ("--max-num-partial-prefills=1,2,4", "--max-num-partial-prefills=1,2,4", (1, 2, 4)),
+        ("--max-num-seqs=8,16", "max_num_seqs=8,16", (8, 16)),
+        ("--max_num_partial_prefills=a,true", "--max-num-partial-prefills=a,true", ("a", True)),
+        (
+            "kv_cache_dtype=auto,fp8 if gpu_memory_utilization > 0.8",
+            "kv_cache_dtype=auto,fp8 if gpu_memory_utilization > 0.8", ("auto", "fp8"),
+        ),
+    ],
+)  # fmt: skip
+def test_words_flags_and_conditions(text: str, shown: str, values: tuple[object, ...]) -> None:
+    axis = parse_axis(text, MANY)
+    assert str(axis) == shown
+    assert axis.values == values
+    assert [type(value) for value in axis.values] == [type(value) for value in values]
+    assert parse_axis(str(axis), MANY) == axis
+    assert [axis.decode(axis.encode(value)) for value in values] == list(values)
+
+
+def test_a_flags_own_range() -> None:
+    axis = parse_axis("--max-num-partial-prefills=1:16:log", MANY)
+    assert (axis.whole, axis.settings[0], axis.settings[-1]) == (True, 1, 16)
+
+
+@pytest.mark.parametrize(
+    ("texts", "constraints", "says"),
+    [
+        (["dtype=float64"], [], "knows no 'float64'; it knows auto, float32"),
+        (["enforce_eager=maybe"], [], "neither true nor false"),
+        (["block_size=16,,32"], [], "a value is missing"),
+        (["--frobnicate=1"], [], "this server cannot change it"),
+        (["chunk_size:=max_num_seqs * 4", "max_num_seqs=8,16", "chunk_size=64"], [], "twice"),
+        (["chunk_size:=chunk_size + 1"], [], "cannot follow itself"),
+        (["chunk_size=64,128 if chunk_size > 5"], [], "cannot be about itself"),
+        (
+            ["dtype=auto,float32 if enforce_eager", "enforce_eager=true,false if dtype == 'auto'"],
+            [], "in a circle",
+        ),
+        (["max_num_seqs=8,16"], ["max_num_seqs > 16"], "leaves no combination"),
+        (["max_num_seqs=8,16"], ["block_size > 16"], "about no knob that varies"),
+        (["max_num_seqs=8,16"], ["1 > 0"], "names no knob"),
+        (["max_num_seqs=8,16"], ["max_num_seqs > 'a'"], "a word with a number"),
+        (["kv_cache_dtype=auto,fp8"], ["kv_cache_dtype > 1"], "a word with a number"),
+        (
+            ["max_num_seqs=8,16", "chunk_size=64,128"],
+            ["max_num_seqs > 8 or chunk_size > 64", "max_num_seqs < 16", "chunk_size < 128"],
+            "meets all constraints together",
+        ),
+    ],
+)  # fmt: skip
+def test_faults_of_richer_spaces(texts: list[str], constraints: list[str], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        joint_space(MANY, texts, constraints=constraints)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+RICH = [
+    "max_num_seqs=4:256", "chunk_size=64:4096", "gpu_memory_utilization=0.5..0.9",
+    "kv_cache_dtype=auto,fp8 if gpu_memory_utilization > 0.7", "enforce_eager=true,false",
+]  # fmt: skip
+RULES = ["chunk_size >= 4 * max_num_seqs", "max_num_seqs * chunk_size <= 65536 or enforce_eager"]
+
+
+@given(st.lists(st.floats(0, 1), min_size=5, max_size=5))
+def test_constraints_and_conditions_hold_everywhere(units: list[float]) -> None:
+    space = RICH_SPACE
+    config = space.decode(dict(zip(space.names, units, strict=True)))
+    assert space.feasible(config)
+    assert config["chunk_size"] >= 4 * config["max_num_seqs"]
+    assert config["kv_cache_dtype"] == "auto" or config["gpu_memory_utilization"] > 0.7
+    assert space.decode(space.encode(config)) == config
+
+
+RICH_SPACE = joint_space(MANY, RICH, constraints=RULES)
+
+
+def test_a_space_is_read_back_from_its_own_text() -> None:
+    told = RICH_SPACE.as_dict()
+    again = joint_space(MANY, told["axes"], constraints=told["constraints"])
+    assert again == RICH_SPACE
+    assert again.meaning == RICH_SPACE.meaning
+    assert again.meaning != joint_space(MANY, RICH).meaning
+
+
+def test_a_link_follows_and_stays_in_bounds() -> None:
+    space = joint_space(MANY, ["max_num_seqs=8:256", "chunk_size:=64 * max_num_seqs"])
+    configs = [space.decode({"max_num_seqs": i / 50}) for i in range(51)]
+    assert all(c["chunk_size"] == 64 * c["max_num_seqs"] <= 8192 for c in configs)
+    assert {c["max_num_seqs"] for c in configs} >= {8, 128}
+
+
+def test_a_conditional_knob_keeps_the_baseline_elsewhere() -> None:
+    space = joint_space(
+        MANY, ["chunk_size=64,512 if enforce_eager", "enforce_eager=true,false"]
+    )  # fmt: skip
+    assert space.names == ("enforce_eager", "chunk_size")
+    assert space.decode({"enforce_eager": 0.9, "chunk_size": 0.0})["chunk_size"] == 2048
