@@ -165,5 +165,19 @@ def _json() -> dict[str, Any]:
         "json_serializer": lambda value: orjson.dumps(
             value, default=str, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
         ).decode(),
-        "json_deserializer": orjson.loads,
+        "json_deserializer": _object,
     }
+
+
+def _object(text: Any) -> dict[str, Any] | None:
+    """A stored JSON column: an object or null; StorageError for a row that was damaged."""
+    try:
+        value = orjson.loads(text)
+    except ValueError:
+        value = text
+    if value is not None and not isinstance(value, dict):
+        raise StorageError(
+            f"the database holds a damaged row: {text!r:.60} stands where a JSON object should; "
+            "put a copy of the file back, or delete that row"
+        )
+    return value

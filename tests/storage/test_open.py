@@ -152,6 +152,20 @@ def test_two_openers_of_an_empty_database_make_one_schema(database_url: str) -> 
         assert database.list_studies() == []
 
 
+@pytest.mark.parametrize("damaged", ["not json", "[1,2", "5", "[]", '"x"'])
+def test_a_damaged_row_is_named(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "a.db"
+    with open_database(path) as database:
+        database.create_study("<script>alert(1)</script>")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE study SET budget = ?", (damaged,))
+    connection.close()
+    with open_database(path, read_only=True) as database:
+        with pytest.raises(StorageError, match="damaged row") as caught:
+            database.list_studies()
+        assert damaged in str(caught.value)
+
+
 def test_a_lock_held_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(location, "BUSY_TIMEOUT_S", 0.2)
     path = tmp_path / "a.db"
