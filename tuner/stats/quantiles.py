@@ -26,6 +26,9 @@ MAX_SAMPLES_NEEDED = 100_000
 FEWEST_BEYOND = 10
 """Dependence is learned at a level that at least this many samples exceed (and stay below)."""
 
+EQUAL = 1e-9
+"""Values that differ by less than this share are equal: rounding is no pattern in time."""
+
 TYPICAL_LEVEL = 0.95
 """Where nothing exceeds a bound, gaps are taken to depend on each other as at this quantile."""
 
@@ -80,7 +83,8 @@ def worth_at_quantile(
     n = len(values)
     edge = min(0.5, FEWEST_BEYOND / n)
     level = quantile(np.sort(values), min(1 - edge, max(edge, q)))
-    return worth_of_shares(_per_request(values > level, sizes), sizes, runs)
+    above = values > level * (1 + EQUAL)
+    return worth_of_shares(_per_request(above, sizes), sizes, runs)
 
 
 def worth_of_exceedances(
