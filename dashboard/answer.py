@@ -74,7 +74,7 @@ def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Ans
         title=title,
         tone=tone,
         reason="" if reason.lower() == title.lower() else reason,
-        gain=_gain_text(result.get("gain") or {}, objective),
+        gain=_gain_text(result.get("gain") or {}, objective) if recommended else "",
         base=_side(result.get("baseline"), found) or _of_point(baseline(found)),
         best=_side(result.get("best"), found),
         closest=f"closest was {config_text(closest)}" if closest else "",

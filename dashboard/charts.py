@@ -131,7 +131,7 @@ def study_history(
             alt.Tooltip("reason:N"),
         ],
     )
-    bars = base.mark_rule(strokeWidth=1, opacity=0.45).encode(x=x, y="low:Q", y2="high:Q")
+    bars = base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(x=x, y="low:Q", y2="high:Q")
     best = base.mark_line(interpolate="step-after", strokeWidth=1.5, color=SERIES[0]).encode(
         x=x, y="best:Q"
     )

@@ -256,6 +256,7 @@ def test_a_study_without_a_feasible_configuration_recommends_none(
     text = show(studies, database="none.db")
     assert "No configuration met the SLOs" in text
     assert "closest was max_num_seqs=48" in text
+    assert "× baseline" not in text
     assert "engine serve" not in text
 
 

@@ -28,7 +28,8 @@ def reading_name(clause: Clause) -> str | None:
 def judge_latency(case: Case, frame: Frame, clauses: tuple[Clause, ...], missing: str) -> Check:
     """The node of the clause that is missed most, by value / bound."""
     if not clauses:
-        why = f"no SLO names {missing}; add one, for example --slo '{missing}_p95<500ms'"
+        example = "500ms" if missing == "ttft" else "50ms"
+        why = f"no SLO names {missing}; add one, for example --slo '{missing}_p95<{example}'"
         return frame.not_applicable(case, why)
     checks = [_one(case, frame, clause) for clause in clauses]
     order = (State.CRITICAL, State.WARNING, State.CANT_TELL, State.OK, State.NOT_APPLICABLE)

@@ -36,7 +36,9 @@ def test_without_traffic_only_what_is_judged_is_listed() -> None:
 
 
 def test_missing_slo_is_said() -> None:
-    assert "No SLO for ttft" in render(diagnose(signals()))
+    text = render(diagnose(signals()))
+    assert "No SLO for ttft" in text
+    assert "tpot_p95<50ms" in text
 
 
 def test_override_moves_a_node(tmp_path: Path) -> None:
