@@ -104,35 +104,38 @@ class Generator:
         self._alarm = Alarm()
         self._stopped = asyncio.Event()
         self.started = True
-        try:
-            await self.client.resolve()
-        except OSError as error:
-            raise UserError(
-                f"{self.plan.endpoint.base_url}: the host's address cannot be found ({error})"
-            ) from error
-        if began_s is None:
-            self.result.began_s, self.result.began_unix_s = time.monotonic(), time.time()
-        else:
-            self.result.began_unix_s = time.time() + began_s - time.monotonic()
-            self.result.began_s = began_s
-            await self._alarm.until(began_s)
+        helpers: list[asyncio.Task[None]] = []
+        heartbeat = Heartbeat()
         with _no_long_collections():
-            heartbeat = Heartbeat(self.result.began_s)
-            helpers = [asyncio.create_task(self._tick()), asyncio.create_task(self._watch())]
             try:
+                await self._begin(began_s)
+                heartbeat.start(self.result.began_s)
+                helpers = [asyncio.create_task(self._tick()), asyncio.create_task(self._watch())]
                 if self.schedule is None:
                     self._place_clients()
                 else:
                     await self._send_open(self.schedule)
                 await self._until_sent()
-                if self._open and self._fault is None:
-                    await asyncio.wait(self._open, timeout=self._drain_s())
+                await self._drain(self.result.now_s() + self._drain_s())
             finally:
                 await self._close(helpers)
                 self.result.stalls = heartbeat.stop()
         if self._fault is not None:
             raise self._fault
         return self.result
+
+    async def _begin(self, began_s: float | None) -> None:
+        """Everything is ready: the clock starts, now or at the common time."""
+        try:
+            await self.client.resolve()
+        except OSError as error:
+            raise UserError(
+                f"{self.plan.endpoint.base_url}: the host's address cannot be found ({error})"
+            ) from error
+        result = self.result
+        result.began_s = time.monotonic() if began_s is None else began_s
+        result.began_unix_s = time.time() + result.began_s - time.monotonic()
+        await self._alarm.until(result.began_s)
 
     def stop(self) -> None:
         """Send no more; what is under way may still end."""
@@ -170,6 +173,11 @@ class Generator:
         took = [r.end_s - r.sent_s for r in self.result.records if r.ok]
         return min(DRAIN_S[1], max(DRAIN_S[0], 1.5 * max(took, default=0.0)))
 
+    async def _drain(self, until_s: float) -> None:
+        while self._open and self._fault is None and self.result.now_s() < until_s:
+            left_s = until_s - self.result.now_s()
+            await asyncio.wait(self._open, timeout=max(0.0, min(WATCH_S, left_s)))
+
     # When sessions start.
 
     async def _send_open(self, schedule: Schedule) -> None:
@@ -192,7 +200,10 @@ class Generator:
 
     def _place_clients(self) -> None:
         """Closed loop: start the clients that are wanted by now and not there."""
-        for number in range(self._clients_wanted(self.result.now_s())):
+        wanted = self._clients_wanted(self.result.now_s())
+        if len(self._clients) >= wanted:
+            return
+        for number in range(wanted):
             if number not in self._clients and self._more:
                 self._clients.add(number)
                 self._spawn(self._client(number))
@@ -307,6 +318,6 @@ class Generator:
                 self._break_off(fault)
                 return
             if done:
-                self.result.stopped_early = True
+                self.result.stopped_early |= self._sending()  # what drains has been sent in time
                 self.stop()
                 return

@@ -139,6 +139,9 @@ class Connection(asyncio.Protocol):
             if self._head_bytes > MAX_HEAD_BYTES:
                 self.fail(HttpError(f"the answer's head exceeds {MAX_HEAD_BYTES >> 10} KiB"))
             return
+        self._guarded_deliver(answer, now_s)
+
+    def _guarded_deliver(self, answer: Answer, now_s: float) -> None:
         try:
             self._deliver(answer, now_s)
         except Exception as fault:  # of the one that takes the answer: its own to see
@@ -156,8 +159,8 @@ class Connection(asyncio.Protocol):
             self._finish(answer, now_s)
 
     def _finish(self, answer: Answer, now_s: float) -> None:
-        ended, self._ended, self.answer = self._ended, None, None
         answer.end(now_s)
+        ended, self._ended, self.answer = self._ended, None, None
         self._used = True
         transport = self._transport
         if self._keep and transport is not None and transport.get_write_buffer_size() == 0:
@@ -176,8 +179,8 @@ class Connection(asyncio.Protocol):
             return
         framed = b"content-length" in self._headers or b"transfer-encoding" in self._headers
         if self._status and not framed and error is None:
-            self._keep = False
-            self._finish(answer, now_s)  # the close is the end of such a body
+            self._keep, self._complete = False, True  # the close is the end of such a body
+            self._guarded_deliver(answer, now_s)
             return
         stale = self._used and not self._head_bytes and now_s - self._sent_s < STALE_S
         told = f" ({type(error).__name__}: {error})" if error is not None else ""
@@ -285,9 +288,10 @@ class HttpClient:
 
     async def _reach(self) -> Connection:
         """The address that worked last comes first; each gets its share of the time."""
-        each_s = self._connect_timeout_s / len(self._addresses)
-        for address in list(self._addresses):
-            last = address == self._addresses[-1]
+        addresses = list(self._addresses)
+        each_s = self._connect_timeout_s / len(addresses)
+        error: Exception = HttpError(f"{self._host} has no address")
+        for address in addresses:
             try:
                 async with asyncio.timeout(each_s):
                     _, connection = await self.loop.create_connection(
@@ -295,17 +299,16 @@ class HttpClient:
                         server_hostname=self._host if self._tls else None,
                     )  # fmt: skip
             except TimeoutError:
-                error: Exception = ConnectTimeoutError(
-                    f"no connection within {self._connect_timeout_s:g} s"
-                )
+                error = ConnectTimeoutError(f"no connection within {self._connect_timeout_s:g} s")
             except OSError as reason:
                 error = reason
+                if reason.errno in OWN_LIMITS:
+                    break
             else:
+                if address != self._addresses[0]:
+                    self._addresses = [address, *(a for a in addresses if a != address)]
                 return connection
-            if last or getattr(error, "errno", None) in OWN_LIMITS:
-                raise error
-            self._addresses.append(self._addresses.pop(0))
-        raise AssertionError("a host without addresses")
+        raise error
 
 
 def request_head(url: str, headers: Mapping[str, str]) -> bytes:

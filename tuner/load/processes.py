@@ -120,7 +120,10 @@ class Sender:
             )
 
     def how_it_died(self) -> str:
-        code = self.process.wait(END_S)
+        try:
+            code = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            return f"load process {self.number + 1} does not answer"
         with open(self._log, errors="replace") as log:
             said = log.read().strip().splitlines()[-1:]
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
@@ -236,7 +239,7 @@ class Coordinator:
         await asyncio.sleep(TICK_S)
         while not _ticked(on_tick, self.result):
             await asyncio.sleep(TICK_S)
-        self.result.stopped_early = True
+        self.result.stopped_early = self.result.now_s() < self.plan.send_s
         self._tell(Stop())
 
     async def _end(self) -> None:

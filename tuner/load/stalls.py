@@ -72,12 +72,16 @@ class LoopStalls:
 
 
 class Heartbeat:
-    """Beats on the running loop from creation until stop(); must be made in the loop's thread."""
+    """Beats on the running loop from start() to stop(); both are called in the loop's thread."""
 
-    def __init__(self, began_s: float) -> None:
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, float, float]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, began_s: float) -> None:
+        """began_s: the start of the records' clock."""
         self._began_s = began_s
         self._loop = asyncio.get_running_loop()
-        self._rows: list[tuple[float, float, float]] = []
         self._last_s, self._last_cpu_s = time.monotonic(), time.thread_time()
         self._timer = self._loop.call_later(BEAT_S, self._beat)
 
@@ -91,7 +95,8 @@ class Heartbeat:
         self._timer = self._loop.call_later(BEAT_S, self._beat)
 
     def stop(self) -> LoopStalls:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         rows = np.array(self._rows).reshape(-1, 3)
         at_s, late_s, busy = rows.T.copy()
         return LoopStalls(at_s, late_s, busy, np.zeros(len(rows), dtype=np.int64))

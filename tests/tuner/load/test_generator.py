@@ -425,6 +425,29 @@ def test_fault_of_a_sender_is_told() -> None:
     assert "no.such.host.invalid" in messages[0]
 
 
+def test_fault_while_the_last_answers_are_awaited_ends_at_once() -> None:
+    def broken(load: LoadResult) -> bool:
+        if load.now_s() > 0.6:
+            raise ZeroDivisionError
+        return False
+
+    began_s = time.monotonic()
+    hanging = FakeServer(lambda _, __: steps(text("a"), HANG))
+    with hanging as server, pytest.raises(ZeroDivisionError):
+        generate(plan(server, "prompt=8,output=2,concurrency=1", 0.2, drain_s=120.0), broken)
+    assert time.monotonic() - began_s < 100
+
+
+def test_tick_that_stops_what_was_already_sent_stops_nothing_early() -> None:
+    def script(_: int, body: dict[str, Any]) -> Reply:
+        return answer(body, first_s=2.0)
+
+    with FakeServer(script) as server:
+        load = generate(plan(server, "prompt=8,output=2,concurrency=1", 0.3), lambda _: True)
+    assert not load.stopped_early
+    assert load.records[0].ok
+
+
 # How many processes.
 
 

@@ -369,14 +369,17 @@ async def test_overdue_answer_is_ended() -> None:
             await post
 
 
-async def test_fault_of_the_one_who_listens_is_raised() -> None:
-    class Broken(Heard):
-        def body(self, data: bytes, at_s: float) -> None:
-            raise ZeroDivisionError
+@pytest.mark.parametrize("answer", [SIZED, b"HTTP/1.1 200 OK\r\n\r\nhello"])
+@pytest.mark.parametrize("at", ["head", "body", "end"])
+async def test_fault_of_the_one_who_listens_is_raised(answer: bytes, at: str) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
 
-    async with server(always(SIZED)) as made:
+    heard = Heard()
+    setattr(heard, at, broken)
+    async with server(once(answer)) as made:
         with pytest.raises(ZeroDivisionError):
-            await made.client.post(REQUEST, Broken())
+            await made.client.post(REQUEST, heard)
 
 
 async def test_nobody_listens() -> None:
@@ -408,6 +411,16 @@ async def test_other_addresses_are_tried_and_the_good_one_kept() -> None:
         made.client._addresses = ["127.0.0.2", "127.0.0.1"]
         assert (await made.post()).data == b"hello"
         assert made.client._addresses[0] == "127.0.0.1"
+
+
+async def test_no_address_answers() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        client = HttpClient(f"http://127.0.0.1:{free.getsockname()[1]}", 5.0)
+        client._addresses = ["127.0.0.2", "127.0.0.1", "127.0.0.3"]
+        for _ in range(2):
+            with pytest.raises(ConnectionRefusedError):
+                await client.post(REQUEST, Heard())
 
 
 async def test_proxies_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
