@@ -10,7 +10,7 @@ from dashboard.theme import NEUTRAL
 def test_intervals_of_a_study_are_drawn_in_a_colour_of_both_schemes() -> None:
     figure = Estimate(100.0, 90.0, 110.0, 12, "tok/s")
     point = Point(1, 1, "baseline", "met", {}, figure, {}, "", 0.0, 1.0)
-    layers = study_history([point], Objective("output_tps", maximize=True), 100.0).to_dict()["layer"]
-    rules = [layer["mark"] for layer in layers if layer["mark"]["type"] == "rule"]
+    chart = study_history([point], Objective("output_tps", maximize=True), 100.0).to_dict()
+    rules = [layer["mark"] for layer in chart["layer"] if layer["mark"]["type"] == "rule"]
     assert len(rules) == 2
     assert {rule["color"] for rule in rules} == {NEUTRAL}
