@@ -66,7 +66,8 @@ def test_a_measurement_over_a_restart_is_noticed() -> None:
         assert caught.value.gone
 
 
-def test_one_tuner_at_a_time() -> None:
+def test_one_tuner_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with FakeEngine() as engine:
         first, second = SlotuneTarget(engine.url), SlotuneTarget(engine.url)
         first.start()
@@ -74,7 +75,9 @@ def test_one_tuner_at_a_time() -> None:
             second.start()
         first.stop()
         second.start()
+        assert len(list(tmp_path.iterdir())) == 1
         second.stop()
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_killed_tuner_leaves_no_lock() -> None:
