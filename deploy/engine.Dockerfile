@@ -6,6 +6,10 @@ FROM docker.io/library/python:3.11-slim-bookworm
 ARG PIP_EXTRA_INDEX_URL=
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /opt/slotune
+# The fused CPU kernels are compiled for the CPU they run on, so at the first start.
+RUN apt-get update -qq \
+ && apt-get install -y -qq --no-install-recommends g++ \
+ && rm -rf /var/lib/apt/lists/*
 COPY requirements.lock ./
 RUN grep '^torch==' requirements.lock > torch.txt \
  && python3 -m pip install --quiet -r torch.txt \
@@ -16,7 +20,8 @@ COPY tuner ./tuner
 COPY storage ./storage
 COPY dashboard ./dashboard
 RUN python3 -m pip install --quiet -c requirements.lock '.[engine]'
-RUN useradd --system --create-home slotune
+RUN useradd --system --create-home slotune \
+ && install -d -o slotune -g slotune /home/slotune/.cache
 USER slotune
 EXPOSE 8000
 ENTRYPOINT ["engine"]

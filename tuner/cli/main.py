@@ -14,6 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import version
 from types import FrameType
 from typing import NoReturn, Protocol, cast
 
@@ -86,6 +87,7 @@ def _build_parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"slotune {version('slotune')}")
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=_Parser
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,10 @@ def test_progress_rewrites_a_terminal_and_spares_a_log() -> None:
     assert terminal.text.endswith("stays\n")
     assert log.text == "longer text\nstays\n"
     assert silent.text == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"slotune {version('slotune')}\n"
