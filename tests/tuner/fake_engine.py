@@ -1,6 +1,6 @@
 """A whole fake engine as a program: OpenAI routes, /server_info, /admin/config, /metrics.
 
-    python -m tests.tuner.fake_engine --port 8000 [--kind vllm] [vLLM's flags]
+    python -m tests.tuner.fake_engine --port 8000 [--kind vllm|sglang] [that engine's flags]
 
 Its latency follows from its knobs: tokens come later and slower with a larger chunk_size. With
 max_num_seqs above --fail-above every request fails; with --refuse it ends at once.
@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import uuid
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.tuner.fake_server import FakeServer, Reply, _json, _plain, answer, refusal
+
+SGLANG_METRICS = Path(__file__).parent / "targets" / "data" / "sglang-0.5.txt"
 
 BOUNDS = {
     "max_num_seqs": (1, 256),
@@ -50,6 +53,7 @@ class FakeEngine(FakeServer):
         }  # fmt: skip
         self.applied: list[dict[str, float]] = []
         self.resets = 0
+        self.oom = False
 
     def __enter__(self) -> FakeEngine:
         self._thread.start()
@@ -62,12 +66,18 @@ class FakeEngine(FakeServer):
         return self
 
     def _script(self, number: int, body: dict[str, Any]) -> Reply:
+        if self.oom and int(body.get("max_tokens", 1)) > 1:
+            print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", flush=True)
+            print("\n".join(f"shutting down {i}" for i in range(30)), flush=True)
+            os._exit(1)
         if self.knobs["max_num_seqs"] > self.fail_above:
             return refusal(500, "CUDA out of memory")
         share = self.knobs["chunk_size"] / 2048
         return answer(body, first_s=0.01 + 0.05 * share, gap_s=0.002 + 0.04 * share)
 
     def _metrics(self) -> str:
+        if self.kind == "sglang":
+            return SGLANG_METRICS.read_text()
         return f"vllm:request_success_total {float(len(self.requests))}\n"
 
     async def _route(
@@ -83,9 +93,14 @@ class FakeEngine(FakeServer):
             return _plain(writer, 200, "")
         if path == "/version":
             return _json(writer, 200, {"version": "0.0-fake"})
-        if path == "/reset_prefix_cache":
+        if path == ("/flush_cache" if self.kind == "sglang" else "/reset_prefix_cache"):
             self.resets += 1
-            return _plain(writer, 200, "")
+            # SGLang refuses while requests are still ending: here at first.
+            refused = self.kind == "sglang" and self.resets == 1
+            return _plain(writer, 400 if refused else 200, "")
+        if self.kind == "sglang" and path == "/server_info":
+            limits = {"max_running_requests": 48, "mem_fraction_static": 0.88}
+            return _json(writer, 200, {"version": "0.5-fake", "model_path": "m", **limits})
         if self.kind == "slotune" and path in ("/server_info", "/admin/config"):
             if self.api_key and headers.get("authorization") != f"bearer {self.api_key}".lower():
                 return _json(writer, 401, {"error": {"message": "wrong key"}})
@@ -126,7 +141,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--refuse", default="")
     parser.add_argument("--record", help="file to append the command line to")
     parser.add_argument("--max-num-seqs", type=float, default=128)
-    parser.add_argument("--max-num-batched-tokens", type=float, default=2048)
+    parser.add_argument("--max-num-batched-tokens", "--chunk-size", type=float, default=2048)
+    parser.add_argument("--oom-under-load", action="store_true", help="die as a CUDA OOM does")
+    parser.add_argument("--stray", help="file for the pid of a child that leaves the group")
     parser.add_argument("--api-key")
     args, _ = parser.parse_known_args(argv)
     if args.record:
@@ -139,12 +156,16 @@ def main(argv: list[str]) -> int:
         "max_num_seqs": args.max_num_seqs, "chunk_size": args.max_num_batched_tokens,
         "gpu_memory_utilization": 0.9,
     }  # fmt: skip
+    if args.stray:
+        child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+        Path(args.stray).write_text(str(child.pid))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     engine = FakeEngine(
         port=args.port, fail_above=args.fail_above, knobs=knobs, api_key=args.api_key,
         kind=args.kind,
     )  # fmt: skip
+    engine.oom = args.oom_under_load
     with engine:
         print(f"ready: {engine.url}", flush=True)
         stop.wait()

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tuner.targets import Target
     from tuner.targets.base import Config
 
-KINDS = ("slotune", "vllm")
+KINDS = ("slotune", "vllm", "sglang")
+STARTS_LATER = ("vllm", "sglang")
+"""Targets that start at their first configuration: faults of the knobs show before."""
 
 
 def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +36,12 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
         help='flags handed to the started server, e.g. --serve-args="--max-model-len 2048"',
     )
     group.add_argument("--vllm-binary", default="vllm", help="path of vLLM's executable")
+    group.add_argument(
+        "--sglang-command",
+        default="python3 -m sglang.launch_server",
+        metavar="COMMAND",
+        help='what runs SGLang (default "%(default)s")',
+    )
     group.add_argument(
         "--startup-timeout",
         type=_seconds,
@@ -59,6 +67,7 @@ def _seconds(text: str) -> float:
 def target_from(args: argparse.Namespace) -> Target:
     """The target the options name, not yet started. UserError when they contradict each other."""
     from tuner.errors import UserError
+    from tuner.search.knob_text import names_of
     from tuner.targets import TargetOptions, open_target
 
     try:
@@ -76,8 +85,10 @@ def target_from(args: argparse.Namespace) -> Target:
             api_key=args.api_key,
             serve_args=serve_args,
             vllm_binary=args.vllm_binary,
+            sglang_command=args.sglang_command,
             startup_timeout_s=args.startup_timeout,
             log_dir=Path(args.log_dir),
+            knobs=names_of(getattr(args, "knob", None) or ()),
         )
     )
 

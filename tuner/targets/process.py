@@ -1,12 +1,15 @@
 """A server process of our own: own process group, free port, kept log, verified identity.
 
-Invariant: signals go only to the group this object started, and stop() returns only when that
-group is empty, so that its memory and port are free again.
+Invariant: signals go only to the group this object started and to processes that carry its mark
+(an environment variable of one start), and stop() returns only when all of them are gone, so that
+memory and port are free again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import itertools
 import os
 import re
 import signal
@@ -14,7 +17,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,15 +26,22 @@ import psutil
 
 from tuner.targets import http
 from tuner.targets.base import FailureKind, TargetError
+from tuner.targets.release import gpu_used_mib, oom_kills, wait_released
 
 POLL_S = 0.2
 GRACE_S = 20.0
+KILLED_S = 10.0
 TAIL_LINES = 15
+LOG_BYTES = 256 * 1024
+"""How much of a log's end is searched for the fault that its last lines only follow from."""
+
+MARK = "SLOTUNE_STARTED"
 _PR_SET_PDEATHSIG = 1
 
 _CONFIGURATION_FAULT = re.compile(
     r"out of memory|OutOfMemory|cannot allocate memory|no available memory|"
     r"larger than the (?:maximum|available)|not enough (?:KV|memory)|no memory for|"
+    r"want of memory|can't allocate memory|free memory on device|increase .?gpu_memory_util|"
     r"max_num_batched_tokens|chunk[-_]size .*must|must be (?:at least|between|in|a power)|"
     r"unrecognized arguments|invalid choice|validation error|Killed",
     re.IGNORECASE,
@@ -47,8 +58,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def next_log(folder: Path, name: str) -> Path:
+    """`folder/name-001.log`, or the next number that no earlier start has used."""
+    return next(
+        path for number in itertools.count(1)
+        if not (path := folder / f"{name}-{number:03d}.log").exists()
+    )  # fmt: skip
+
+
 class OwnProcess:
-    """One started server. command_for(port) is what to execute."""
+    """One server, started any number of times. command_for(port) is what to execute; environment
+    is added to the tuner's own."""
 
     def __init__(
         self,
@@ -56,12 +76,18 @@ class OwnProcess:
         log: Path,
         *,
         health_path: str = "/health",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._command_for = command_for
         self._health_path = health_path
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self._mark = ""
+        self._before_mib: list[int] = []
+        self._oom_kills = 0
         self.log = log
         self.port = 0
+        self.start_s = 0.0
 
     @property
     def url(self) -> str:
@@ -77,19 +103,16 @@ class OwnProcess:
 
     def check_alive(self) -> None:
         """TargetError, with its last words, when the server has ended by itself."""
-        code = self._process.poll() if self._process is not None else None
         if not self.alive:
-            tail = self.log_tail()
-            raise TargetError(
-                f"the server ended by itself (exit code {code}): {last_line(tail)}",
-                kind=classify(tail),
-                log_tail=tail,
-            )
+            raise self._death("the server ended by itself")
 
     def start(self, timeout_s: float) -> None:
         """Start and wait until it is healthy and ours. TargetError, with nothing left behind."""
         self.port = free_port()
         command = list(self._command_for(self.port))
+        self._mark = uuid.uuid4().hex
+        self._before_mib, self._oom_kills = gpu_used_mib(), oom_kills()
+        began_s = time.monotonic()
         with self._opened_log() as output:
             try:
                 self._process = subprocess.Popen(
@@ -97,6 +120,7 @@ class OwnProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
+                    env=os.environ | self._environment | {MARK: self._mark},
                     start_new_session=True,
                     preexec_fn=_end_with_parent if sys.platform == "linux" else None,
                 )
@@ -109,6 +133,7 @@ class OwnProcess:
         except BaseException:
             self.stop()
             raise
+        self.start_s = time.monotonic() - began_s
 
     def _opened_log(self) -> BinaryIO:
         try:
@@ -122,25 +147,33 @@ class OwnProcess:
             ) from error
 
     def stop(self) -> None:
-        """Ask the group to end, then make it; returns when it is empty."""
+        """Ask all of it to end, then make it; returns when nothing of it is left and its memory is
+        free."""
         process, self._process = self._process, None
         if process is None:
             return
-        for signal_number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 10.0)):
-            try:
-                os.killpg(process.pid, signal_number)
-            except ProcessLookupError:
-                break
-            if _group_empty_within(process, wait_s):
+        for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILLED_S)):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            for stray in self._family():
+                if _group_of(stray.pid) != process.pid:
+                    with contextlib.suppress(psutil.Error):
+                        stray.send_signal(number)
+            if self._gone_within(process, wait_s):
                 break
         process.wait()
+        wait_released(self._before_mib)
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines, after the last line that names a fault where that is further up."""
         try:
-            text = self.log.read_text(errors="replace")
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - LOG_BYTES))
+                text = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-lines:])
+        faults = [line for line in text[:-lines] if _CONFIGURATION_FAULT.search(line)]
+        return "\n".join([*faults[-1:], *text[-lines:]])
 
     def owns_port(self) -> bool:
         """Whether a process of our group listens on the port."""
@@ -155,24 +188,49 @@ class OwnProcess:
         return False
 
     def _members(self) -> list[psutil.Process]:
-        try:
+        """Processes of our group."""
+        family = {member.pid: member for member in self._family()}
+        with contextlib.suppress(psutil.Error):
             leader = psutil.Process(self.pid)
-            family = [leader, *leader.children(recursive=True)]
-        except psutil.Error:
-            return []
-        return [member for member in family if _group_of(member.pid) == self.pid]
+            family |= {member.pid: member for member in [leader, *leader.children(recursive=True)]}
+        return [member for member in family.values() if _group_of(member.pid) == self.pid]
+
+    def _family(self) -> list[psutil.Process]:
+        """Every process that carries the mark of this start, whatever group it went to."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(MARK) == self._mark and process.pid != os.getpid():
+                    found.append(process)
+        return found
+
+    def _gone_within(self, process: subprocess.Popen[bytes], wait_s: float) -> bool:
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            if _group_empty_within(process, deadline_s - time.monotonic()) and not self._family():
+                return True
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(0.1)
+
+    def _death(self, what: str) -> TargetError:
+        """An ended server: its exit code, its last words, whose fault it was."""
+        code = self._process.poll() if self._process is not None else None
+        tail = self.log_tail()
+        kind, why = classify(tail), fault_line(tail)
+        if code == -signal.SIGKILL and oom_kills() > self._oom_kills:
+            kind, why = "configuration", "killed by the kernel for want of memory"
+        elif code == -signal.SIGKILL and kind != "configuration":
+            why = "killed from outside"
+        return TargetError(
+            f"{what} (exit code {code}): {why} (log: {self.log})", kind=kind, log_tail=tail
+        )
 
     def _wait_healthy(self, name: str, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
         while not http.answers(self.url + self._health_path):
             if not self.alive:
-                code = self._process.poll() if self._process is not None else None
-                tail = self.log_tail()
-                raise TargetError(
-                    f"{Path(name).name} ended while starting (exit code {code}): {last_line(tail)}",
-                    kind=classify(tail),
-                    log_tail=tail,
-                )
+                raise self._death(f"{Path(name).name} ended while starting")
             if time.monotonic() > deadline_s:
                 raise TargetError(
                     f"{Path(name).name} did not answer within {timeout_s:.0f} s of its start",
@@ -191,6 +249,12 @@ def classify(log_tail: str) -> FailureKind:
     if _TRANSIENT_FAULT.search(log_tail):
         return "transient"
     return "configuration" if _CONFIGURATION_FAULT.search(log_tail) else "transient"
+
+
+def fault_line(log_tail: str) -> str:
+    """The line that says why, else the last that says something."""
+    faults = [line.strip() for line in log_tail.splitlines() if _CONFIGURATION_FAULT.search(line)]
+    return faults[-1] if faults else last_line(log_tail)
 
 
 def last_line(text: str) -> str:

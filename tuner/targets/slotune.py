@@ -2,7 +2,7 @@
 
 By URL it belongs to somebody else: it is never stopped, its identity (instance_id) must stay the
 same throughout, and one tuner at a time turns its knobs. Without a URL the tuner starts
-`engine serve` itself and verifies its pid.
+`engine serve` itself, verifies its pid, and changes the knobs of its start by a restart.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.knobs import KNOBS, LIVE_KNOBS
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.targets import http
-from tuner.targets.base import Config, KnobRange, TargetError
+from tuner.targets.base import UNSET, Config, KnobRange, Setting, TargetError
+from tuner.targets.flags import flag_words, split_words
 from tuner.targets.lease import Lease
-from tuner.targets.process import OwnProcess
+from tuner.targets.process import OwnProcess, next_log
+from tuner.targets.restart import default_of, knob_range
+
+_WORDS: dict[str, tuple[str, ...]] = {"dtype": KNOBS["dtype"].choices}
+"""Words this engine takes, and no others."""
 
 _DESCRIBED = (
     "engine", "version", "instance_id", "pid", "model", "served_model_name", "device", "dtype",
@@ -29,7 +35,7 @@ _DESCRIBED = (
 
 
 class SlotuneTarget:
-    """url None: started here, with serve_args."""
+    """url None: started here, with serve_args; knobs: those of its start that are tuned, too."""
 
     kind = "slotune"
 
@@ -42,6 +48,7 @@ class SlotuneTarget:
         serve_args: Sequence[str] = (),
         startup_timeout_s: float = 300.0,
         log_dir: Path = Path(".slotune/logs"),
+        knobs: Sequence[str] = (),
     ) -> None:
         self._url = url
         self._model = model
@@ -52,10 +59,13 @@ class SlotuneTarget:
         self._lease = Lease()
         self._endpoint: Endpoint | None = None
         self._process: OwnProcess | None = None
+        self._log_dir = log_dir
+        at_start = [name for name in knobs if name not in LIVE_KNOBS]
+        self._check_flags(at_start, url)
+        named, self._serve_args = split_words(serve_args, at_start, "slotune")
+        self._at_start = {name: _unset_or_default(name) for name in at_start} | named
         if url is None:
-            self._process = OwnProcess(
-                lambda port: self._command(port, serve_args), log_dir / "engine.log"
-            )
+            self._process = OwnProcess(self._command, next_log(log_dir, "engine"))
 
     def start(self) -> None:
         if self._process is not None:
@@ -87,12 +97,21 @@ class SlotuneTarget:
 
     def knobs(self) -> dict[str, KnobRange]:
         knobs = self._settings()
-        return {
+        cost_s = self._process.start_s if self._process is not None else 0.0
+        live = {
             name: KnobRange(knob["value"], knob["low"], knob["high"], bool(knob["live"]))
             for name, knob in knobs.items()
         }
+        return live | {
+            name: knob_range(name, value, cost_s, _WORDS.get(name, ()))
+            for name, value in self._at_start.items()
+        }
 
     def apply(self, config: Config) -> None:
+        at_start = self._at_start | {n: v for n, v in config.items() if n in self._at_start}
+        config = {name: value for name, value in config.items() if name not in at_start}
+        if at_start != self._at_start:
+            self._restart(at_start)
         self._ensure_same_server()
         if not config:
             return
@@ -137,14 +156,33 @@ class SlotuneTarget:
             raise RuntimeError("the target has not been started")
         return self._url
 
-    def _command(self, port: int, serve_args: Sequence[str]) -> list[str]:
+    def _command(self, port: int) -> list[str]:
         command = [sys.executable, "-m", "engine", "serve", "--host", "127.0.0.1"]
         command += ["--port", str(port), "--enable-admin"]
         if self._model:
             command += ["--model", self._model]
         if self._api_key:
             command += ["--api-key", self._api_key]
-        return [*command, *serve_args]
+        return [*command, *flag_words(self._at_start, "slotune"), *self._serve_args]
+
+    @staticmethod
+    def _check_flags(names: Sequence[str], url: str | None) -> None:
+        """UserError for a knob that this engine cannot change, or not while it runs."""
+        for name in names:
+            if name in KNOBS and KNOBS[name].engine_flag is None:
+                raise UserError(f"--knob {name}: this engine has no flag for it")
+            if url is not None:
+                raise UserError(
+                    f"--knob {name} is set when a server starts, and {url} runs already; leave out "
+                    "--url, so that the tuner starts the server"
+                )
+
+    def _restart(self, at_start: dict[str, Setting]) -> None:
+        """Start anew with other settings; what comes next is started by _ensure_same_server."""
+        assert self._process is not None, "knobs of the start are for engines of our own"
+        self._process.stop()
+        self._process.log = next_log(self._log_dir, "engine")
+        self._at_start = at_start
 
     def _served_model(self) -> str:
         """With a URL --model names what to ask for; else it was what to serve."""
@@ -207,3 +245,8 @@ class SlotuneTarget:
     def _lost(self, reason: str) -> TargetError:
         ours = self._process is not None
         return TargetError(reason, log_tail=self.log_tail(), gone=not ours)
+
+
+def _unset_or_default(name: str) -> Setting:
+    """What the engine has where no flag says otherwise."""
+    return default_of(KNOBS[name], "cpu") if name in KNOBS else UNSET

@@ -35,7 +35,8 @@ class UrlTarget:
         if config:
             raise UserError(
                 f"the tuner cannot change {', '.join(config)} of {self._endpoint.base_url}: it is "
-                "no slotune engine; let the tuner start the server (--target vllm) instead"
+                "no slotune engine; let the tuner start the server instead (--target vllm or "
+                "sglang), or vary the load (--knob concurrency=… or rate=…)"
             )
 
     @property

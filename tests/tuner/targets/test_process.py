@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import pytest
 
 from tests.tuner.fake_engine import FakeEngine
 from tuner.targets.base import TargetError
-from tuner.targets.process import OwnProcess, classify
+from tuner.targets.process import OwnProcess, classify, fault_line, next_log
+from tuner.targets.release import wait_released
 
 ENGINE = [sys.executable, "-m", "tests.tuner.fake_engine"]
 
@@ -125,3 +127,73 @@ def test_the_port_is_free_again(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", port))
+
+
+def test_a_child_that_left_the_group_is_stopped_too(tmp_path: Path) -> None:
+    process = serving(tmp_path, "--stray", str(tmp_path / "stray"))
+    process.start(timeout_s=30)
+    stray = int((tmp_path / "stray").read_text())
+    assert os.getpgid(stray) != process.pid
+    os.kill(process.pid, signal.SIGKILL)  # its parent cannot end it any more
+    process.stop()
+    assert not psutil.pid_exists(stray) or psutil.Process(stray).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_killed_server_is_told_from_one_without_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kills, kind, why in (
+        ([3, 3], "transient", "from outside"),
+        ([3, 4], "configuration", "want of memory"),
+    ):
+        readings = iter(kills)
+        monkeypatch.setattr("tuner.targets.process.oom_kills", lambda known=readings: next(known))
+        process = serving(tmp_path)
+        process.start(timeout_s=30)
+        os.kill(process.pid, signal.SIGKILL)
+        while process.alive:
+            time.sleep(0.01)
+        with pytest.raises(TargetError, match=why) as caught:
+            process.check_alive()
+        assert caught.value.kind == kind
+        process.stop()
+
+
+def test_a_killed_tuner_leaves_no_server(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from tuner.targets.process import OwnProcess\n"
+        "command = [sys.executable, '-m', 'tests.tuner.fake_engine', '--port']\n"
+        "process = OwnProcess(lambda port: [*command, str(port)], Path(sys.argv[1]))\n"
+        "process.start(60)\nprint(process.pid, flush=True)\ntime.sleep(300)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "log")]
+    tuner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert tuner.stdout is not None
+    server = psutil.Process(int(tuner.stdout.readline()))
+    tuner.kill()
+    tuner.wait()
+    gone, _ = psutil.wait_procs([server], timeout=60)
+    assert gone == [server]
+
+
+def test_the_fault_is_found_above_the_last_lines(tmp_path: Path) -> None:
+    process = serving(tmp_path)
+    last = "\n".join(f"shutting down {i}" for i in range(40))
+    process.log.write_text(f"starting\ntorch.OutOfMemoryError: CUDA out of memory\n{last}\n")
+    assert process.log_tail().startswith("torch.OutOfMemoryError")
+    assert classify(process.log_tail()) == "configuration"
+    assert fault_line(process.log_tail()).endswith("CUDA out of memory")
+
+
+def test_each_start_has_a_log_of_its_own(tmp_path: Path) -> None:
+    first = next_log(tmp_path, "vllm")
+    first.write_text("")
+    assert (first.name, next_log(tmp_path, "vllm").name) == ("vllm-001.log", "vllm-002.log")
+
+
+def test_memory_is_waited_for() -> None:
+    readings = iter([[9000], [9000], [1100]])
+    assert wait_released([1000], lambda: next(readings), timeout_s=30)
+    assert not wait_released([1000], lambda: [9000], timeout_s=0.1)
+    assert wait_released([], lambda: [9000], timeout_s=0)

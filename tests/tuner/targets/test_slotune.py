@@ -14,6 +14,7 @@ from tests.tuner.fake_engine import FakeEngine
 from tests.tuner.fake_server import FakeServer
 from tuner.errors import UserError
 from tuner.targets import TargetError, TargetOptions, open_target
+from tuner.targets.flags import flag_words
 from tuner.targets.process import OwnProcess
 from tuner.targets.slotune import SlotuneTarget
 from tuner.targets.url import UrlTarget
@@ -189,3 +190,43 @@ def test_faults_of_the_options(options: TargetOptions, says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
         open_target(options)
     assert "\n" not in str(caught.value)
+
+
+def test_knobs_of_the_start_are_changed_by_a_restart(tmp_path: Path) -> None:
+    target = SlotuneTarget(log_dir=tmp_path, knobs=("block_size", "dtype", "chunk_size"))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.tuner.fake_engine",
+        "--record",
+        str(tmp_path / "starts"),
+    ]
+    target._process = OwnProcess(
+        lambda port: [*command, "--port", str(port), *flag_words(target._at_start, "slotune")],
+        tmp_path / "log",
+    )
+    target.start()
+    try:
+        knobs = target.knobs()
+        assert (knobs["block_size"].value, knobs["block_size"].live) == (16, False)
+        assert knobs["dtype"].words == ("auto", "bfloat16", "float16", "float32")
+        assert knobs["chunk_size"].live
+        first = target.describe()["instance_id"]
+        target.apply({"block_size": 16, "chunk_size": 512})
+        assert target.describe()["instance_id"] == first  # live: no restart
+        target.apply({"block_size": 32, "dtype": "float32", "chunk_size": 256})
+        target.verify()
+        assert target.describe()["instance_id"] != first
+        assert target.knobs()["chunk_size"].value == 256
+        starts = (tmp_path / "starts").read_text().splitlines()
+        assert len(starts) == 2
+        assert starts[1].endswith("--block-size 32 --dtype float32")
+    finally:
+        target.stop()
+
+
+def test_what_an_engine_cannot_change_is_told() -> None:
+    with pytest.raises(UserError, match="--knob quantization: this engine has no flag"):
+        SlotuneTarget(knobs=("quantization",))
+    with pytest.raises(UserError, match=r"is set when a server starts, and .* runs already"):
+        SlotuneTarget("http://127.0.0.1:9", knobs=("block_size",))

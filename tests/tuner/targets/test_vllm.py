@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from tuner.errors import UserError
+from tuner.measure import measure
 from tuner.search.space import parse_axis
+from tuner.slo import SloSet
 from tuner.targets import TargetError
+from tuner.targets.restart import Start
 from tuner.targets.vllm import VllmTarget
+from tuner.trial import Lab, run_trial
+from tuner.workload import parse_workload
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,10 +36,10 @@ def binary(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def target(binary: Path, tmp_path: Path) -> Iterator[VllmTarget]:
-    made = VllmTarget(
-        str(binary), "model-folder", log_dir=tmp_path / "logs",
+    made = VllmTarget(Start(
+        (str(binary),), "model-folder", log_dir=tmp_path / "logs",
         serve_args=("--max-num-seqs", "16", "--max-model-len=2048"), startup_timeout_s=30,
-    )  # fmt: skip
+    ))  # fmt: skip
     yield made
     made.stop()
 
@@ -82,15 +87,59 @@ def test_a_flag_without_a_number_is_told_in_one_sentence(
     binary: Path, flags: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(UserError, match=says):
-        VllmTarget(str(binary), "m", serve_args=flags)
+        VllmTarget(Start((str(binary),), "m", serve_args=flags))
 
 
 def test_a_configuration_that_does_not_start(binary: Path, tmp_path: Path) -> None:
-    target = VllmTarget(
-        str(binary), "m", log_dir=tmp_path, startup_timeout_s=30,
+    target = VllmTarget(Start(
+        (str(binary),), "m", log_dir=tmp_path, startup_timeout_s=30,
         serve_args=("--refuse", "ValueError: No available memory for the cache blocks"),
-    )  # fmt: skip
+    ))  # fmt: skip
     with pytest.raises(TargetError, match="No available memory") as caught:
         target.apply({})
     assert caught.value.kind == "configuration"
     assert "cache blocks" in target.log_tail()
+
+
+def test_further_knobs_and_flags_of_vllms_own(binary: Path, tmp_path: Path) -> None:
+    target = VllmTarget(Start(
+        (str(binary),), "m", log_dir=tmp_path / "logs", startup_timeout_s=30,
+        serve_args=("--kv-cache-dtype=fp8", "--no-enable-prefix-caching", "--seed", "3"),
+        knobs=("kv_cache_dtype", "enable_prefix_caching", "max_model_len", "--stream-interval"),
+    ))  # fmt: skip
+    try:
+        knobs = target.knobs()
+        assert knobs["kv_cache_dtype"].value == "fp8"
+        assert knobs["enable_prefix_caching"].value is False
+        assert knobs["max_model_len"].value == "auto"
+        assert knobs["--stream-interval"].value == "default"
+        assert knobs["--stream-interval"].anything
+        target.apply({})
+        baseline = {name: knob.value for name, knob in knobs.items()}
+        target.apply(baseline)
+        target.apply(baseline | {"enable_prefix_caching": True, "--stream-interval": 4})
+        first, second = starts(tmp_path)
+        assert first.endswith("--kv-cache-dtype fp8 --no-enable-prefix-caching --seed 3")
+        assert second.endswith(
+            "--kv-cache-dtype fp8 --enable-prefix-caching --stream-interval 4 --seed 3"
+        )
+        assert target.knobs()["chunk_size"].cost_s > 0
+        target.reset_prefix_cache()
+    finally:
+        target.stop()
+
+
+def test_no_memory_under_load_is_the_configurations_fault(binary: Path, tmp_path: Path) -> None:
+    """The server starts fine, dies under load, and says why long before its last line."""
+    target = VllmTarget(Start(
+        (str(binary),), "m", log_dir=tmp_path / "logs", startup_timeout_s=30,
+        serve_args=("--oom-under-load",),
+    ))  # fmt: skip
+    lab = Lab(target, parse_workload("prompt=8,output=4,concurrency=2"), SloSet(), measure, 0.5, 0)
+    try:
+        outcome = run_trial(lab, {"gpu_memory_utilization": 0.95}, stage="search", seed=0)
+        assert (outcome.state, outcome.failure_kind) == ("failed", "configuration")
+        assert "out of memory" in outcome.failure_reason
+        assert len(starts(tmp_path)) == 1  # learned at once, not tried again
+    finally:
+        target.stop()
