@@ -16,14 +16,15 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from types import FrameType
-from typing import NoReturn, Protocol, cast
+from typing import ClassVar, NoReturn, Protocol, cast
 
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
+from tuner.cli.config_file import add_config_options, with_config
 from tuner.errors import UserError
 
 COMMANDS = (
     "bench", "sweep", "optimize", "diagnose", "studies", "runs", "compare", "rejudge", "export",
-    "import", "workload", "quality",
+    "import", "workload", "quality", "export-config", "rules",
 )  # fmt: skip
 
 EPILOG = """\
@@ -48,15 +49,27 @@ class Command(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage text in front of it."""
+    """Says what is wrong in one line, without the usage text in front of it; and where it stands,
+    when it is in the configuration file."""
+
+    from_file: ClassVar[dict[str, str]] = {}
 
     def error(self, message: str) -> NoReturn:
+        for flag, path in self.from_file.items():
+            if message.startswith((f"argument {flag}:", f"argument {flag}/")):
+                message += f" (in {path})"
         self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (argparse itself exits for --help and bad flags)."""
-    args = _build_parser().parse_args(argv)
+    parser, commands = _build_parser()
+    try:
+        words, _Parser.from_file = with_config(sys.argv[1:] if argv is None else argv, commands)
+    except UserError as error:
+        print(f"tuner: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    args = parser.parse_args(words)
     command: Command = args.command
     previous = _interrupt_on_sigterm()
     try:
@@ -79,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGTERM, previous)
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def _build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser, and those of its commands by name."""
     parser = _Parser(
         prog="tuner",
         allow_abbrev=False,
@@ -91,8 +105,9 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=_Parser
     )
+    children: dict[str, argparse.ArgumentParser] = {}
     for name in COMMANDS:
-        file = f"{name}_" if keyword.iskeyword(name) else name
+        file = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
         module = cast(Command, importlib.import_module(f"tuner.cli.{file}"))
         child = commands.add_parser(
             module.NAME,
@@ -103,8 +118,10 @@ def _build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(child)
+        add_config_options(child)
         child.set_defaults(command=module)
-    return parser
+        children[name] = child
+    return parser, children
 
 
 def _is_users_fault(error: Exception) -> bool:

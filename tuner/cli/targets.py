@@ -6,6 +6,7 @@ import argparse
 import math
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,8 +65,9 @@ def _seconds(text: str) -> float:
     return value
 
 
-def target_from(args: argparse.Namespace) -> Target:
-    """The target the options name, not yet started. UserError when they contradict each other."""
+def target_from(args: argparse.Namespace, knobs: Sequence[str] = ()) -> Target:
+    """The target the options name, not yet started; knobs: --knob texts. UserError when the options
+    contradict each other."""
     from tuner.errors import UserError
     from tuner.search.knob_text import names_of
     from tuner.targets import TargetOptions, open_target
@@ -88,7 +90,7 @@ def target_from(args: argparse.Namespace) -> Target:
             sglang_command=args.sglang_command,
             startup_timeout_s=args.startup_timeout,
             log_dir=Path(args.log_dir),
-            knobs=names_of(getattr(args, "knob", None) or ()),
+            knobs=names_of(knobs),
         )
     )
 

@@ -1,36 +1,182 @@
-"""A configuration as the command lines that reproduce it."""
+"""A configuration as what reproduces it: command lines, an environment file, a docker compose
+override, Helm values of the vLLM production stack.
+
+Invariant: every form says which of its settings it could not carry; none invents one.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from engine.knobs import KNOBS
-from tuner.targets.base import Setting
+from tuner.targets.base import UNSET, Setting, setting_text
+from tuner.targets.flags import AUTO, Dialect, flag_of, flag_words, left_out
+
+Config = Mapping[str, Setting]
+
+PACKAGED_MODEL = ""
+"""`engine serve` without --model serves its packaged one."""
+
+_HELM_KEYS = {
+    "max_num_seqs": "maxNumSeqs", "gpu_memory_utilization": "gpuMemoryUtilization",
+    "max_model_len": "maxModelLen", "dtype": "dtype",
+    "tensor_parallel_size": "tensorParallelSize", "enable_prefix_caching": "enablePrefixCaching",
+}  # fmt: skip
+"""Keys of the chart's vllmConfig; every other flag goes into its extraArgs."""
 
 
-def engine_flags(config: Mapping[str, Setting]) -> str:
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """config as measured by `spoken` (whose own flags it may hold); model: what is served.
+
+    service: the compose service, or the chart's modelSpec, that the settings are for.
+    """
+
+    config: Config
+    spoken: Dialect
+    model: str = ""
+    service: str = ""
+
+    def words(self, dialect: Dialect) -> list[str]:
+        return flag_words(self.config, dialect, spoken=self.spoken)
+
+    def command(self, dialect: Dialect) -> list[str]:
+        """Words of the whole command line."""
+        model = self.model or ("MODEL" if dialect != "slotune" else PACKAGED_MODEL)
+        start = {
+            "slotune": ["engine", "serve", *(["--model", model] if model else [])],
+            "vllm": ["vllm", "serve", model],
+            "sglang": ["python3", "-m", "sglang.launch_server", "--model-path", model],
+        }[dialect]
+        return [*start, *self.words(dialect)]
+
+
+def engine_flags(config: Config) -> str:
     """`--max-num-seqs 24 --chunk-size 512 …` of `engine serve`."""
-    return " ".join(f"{KNOBS[name].engine_flag} {value:g}" for name, value in config.items())
+    return shlex.join(flag_words(config, "slotune", spoken="slotune"))
 
 
-def vllm_flags(config: Mapping[str, Setting]) -> str:
+def vllm_flags(config: Config) -> str:
     """The same settings under vLLM's names; what vLLM has no flag for is left out."""
-    flags = ((KNOBS[name].vllm_flag, value) for name, value in config.items())
-    return " ".join(f"{flag} {value:g}" for flag, value in flags if flag)
+    return shlex.join(flag_words(config, "vllm", spoken="vllm"))
 
 
 def commands(
-    config: Mapping[str, Setting], *, model: str = "", vllm_model: str = "MODEL"
+    config: Config, *, model: str = "", vllm_model: str = "MODEL", spoken: Dialect = "slotune"
 ) -> dict[str, str]:
     """Engine → command line. model "" is the packaged model of `engine serve`."""
-    named = f" --model {shlex.quote(model)}" if model else ""
+    ours = Exported(config, spoken, model)
+    theirs = Exported(config, spoken, vllm_model)
     return {
-        "slotune": f"engine serve{named} {engine_flags(config)}",
-        "vllm serve": f"vllm serve {shlex.quote(vllm_model)} {vllm_flags(config)}",
+        "slotune": shlex.join(ours.command("slotune")),
+        "vllm serve": shlex.join(theirs.command("vllm")),
+        "sglang": shlex.join(theirs.command("sglang")),
     }
 
 
-def config_text(config: Mapping[str, Setting]) -> str:
+def config_text(config: Config) -> str:
     """`max_num_seqs=24 chunk_size=512`."""
-    return " ".join(f"{name}={value:g}" for name, value in config.items()) or "as started"
+    told = (f"{name}={setting_text(value)}" for name, value in config.items())
+    return " ".join(told) or "as started"
+
+
+def exported_text(what: Exported, form: str) -> str:
+    """The configuration in one of FORMS, with a first line that says how it is used."""
+    return "\n".join([*FORMS[form](what), ""])
+
+
+def _command_lines(dialect: Dialect) -> Callable[[Exported], list[str]]:
+    def lines(what: Exported) -> list[str]:
+        return [*_missing(what, dialect), shlex.join(what.command(dialect))]
+
+    return lines
+
+
+def _environment(what: Exported) -> list[str]:
+    """One variable per setting, and all flags of the engine that was measured in one."""
+    dialect = what.spoken
+    lines = [f"# settings of {dialect}; a start script may use: {_started(what)} $SERVE_ARGS"]
+    for name, value in what.config.items():
+        flag = flag_of(KNOBS[name], dialect) if name in KNOBS else name
+        if flag is not None and value not in (UNSET, AUTO):
+            variable = name if name in KNOBS else flag
+            lines.append(f"{variable.lstrip('-').replace('-', '_').upper()}={setting_text(value)}")
+    return [*lines, f"SERVE_ARGS={shlex.quote(shlex.join(what.words(dialect)))}"]
+
+
+def _started(what: Exported) -> str:
+    bare = Exported({}, what.spoken, what.model)
+    return shlex.join(bare.command(what.spoken))
+
+
+def _compose(what: Exported) -> list[str]:
+    """The command replaces that of the service as a whole, so it is given as a whole."""
+    dialect = what.spoken
+    command = what.command(dialect)
+    if dialect == "slotune":  # its image starts `engine`
+        command = [*command[1:], "--host", "0.0.0.0", "--port", "8000", "--enable-admin"]
+    elif dialect == "vllm":  # the images of vLLM start `vllm serve`
+        command = ["--model", command[2], *command[3:]]
+    else:
+        command = [*command, "--host", "0.0.0.0", "--port", "30000"]
+    return [
+        "# docker compose -f docker-compose.yml -f THIS_FILE up -d",
+        "# the command replaces the service's own as a whole",
+        *_missing(what, dialect),
+        "services:",
+        f"  {_yaml(what.service or 'engine')}:",
+        "    command:",
+        *(f"      - {_yaml(word)}" for word in command),
+    ]
+
+
+def _helm(what: Exported) -> list[str]:
+    """Values of the vLLM production stack's chart."""
+    known = {
+        key: what.config[name] for name, key in _HELM_KEYS.items()
+        if name in what.config and what.config[name] not in (UNSET, AUTO)
+    }  # fmt: skip
+    # The chart switches prefix caching off unless it is asked for; vLLM itself has it on.
+    known.setdefault("enablePrefixCaching", True)
+    others = {name: value for name, value in what.config.items() if name not in _HELM_KEYS}
+    extra = flag_words(others, "vllm", spoken=what.spoken)
+    return [
+        "# helm upgrade RELEASE vllm/vllm-stack -f YOUR_VALUES -f THIS_FILE",
+        "# Helm replaces lists as a whole: put vllmConfig into your own entry of modelSpec",
+        *_missing(what, "vllm"),
+        "servingEngineSpec:",
+        "  modelSpec:",
+        f"    - name: {_yaml(what.service or 'tuned')}",
+        f"      modelURL: {_yaml(what.model or 'MODEL')}",
+        "      vllmConfig:",
+        *(f"        {key}: {_yaml(value)}" for key, value in known.items()),
+        *(
+            ["        extraArgs:", *(f"          - {_yaml(word)}" for word in extra)]
+            if extra
+            else []
+        ),
+    ]
+
+
+def _missing(what: Exported, dialect: Dialect) -> list[str]:
+    names = left_out(what.config, dialect, what.spoken)
+    return [f"# {dialect} has no flag for: {', '.join(names)}"] if names else []
+
+
+def _yaml(value: Setting) -> str:
+    """A scalar; a text is quoted as JSON does, which YAML reads."""
+    return json.dumps(value) if isinstance(value, str) else setting_text(value)
+
+
+FORMS: dict[str, Callable[[Exported], list[str]]] = {
+    "slotune": _command_lines("slotune"),
+    "vllm": _command_lines("vllm"),
+    "sglang": _command_lines("sglang"),
+    "env": _environment,
+    "compose": _compose,
+    "helm": _helm,
+}
+"""What `tuner export-config --as` offers."""

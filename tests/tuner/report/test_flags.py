@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from pathlib import Path
 
-from tuner.report.flags import commands, config_text
+import pytest
+import yaml
+
+from tuner.report.flags import Exported, commands, config_text, exported_text
 from tuner.report.optimize import estimate_text, gain_text
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
 from tuner.search.pool import Pooled
 from tuner.slo import Verdict
 from tuner.stats import Comparison, Estimate
+from tuner.targets.base import Setting
+from tuner.targets.flags import DIALECTS, Dialect, flag_words, left_out, split_words
 
 CONFIG = {"max_num_seqs": 24, "chunk_size": 512, "gpu_memory_utilization": 0.85}
 
@@ -57,3 +64,88 @@ def test_a_gain_carries_its_ground() -> None:
 
 def test_one_pair_claims_nothing() -> None:
     assert "no gain or loss is claimed" in gain(2.0, 0.0, math.inf, 1, "inconclusive")
+
+
+RICH: dict[str, Setting] = CONFIG | {
+    "enable_prefix_caching": False, "enforce_eager": True, "dtype": "bfloat16",
+    "kv_cache_dtype": "fp8", "max_model_len": "auto", "tensor_parallel_size": 2,
+    "--stream-interval": 4, "--async-scheduling": False, "block_size": "default",
+}  # fmt: skip
+
+
+def test_each_engines_way_to_say_it() -> None:
+    lines = commands(RICH, vllm_model="m", spoken="vllm")
+    assert lines["vllm serve"].endswith(
+        "--no-enable-prefix-caching --enforce-eager --dtype bfloat16 --kv-cache-dtype fp8 "
+        "--tensor-parallel-size 2 --stream-interval 4 --no-async-scheduling"
+    )
+    assert lines["slotune"].endswith("--no-enable-prefix-caching --enforce-eager --dtype bfloat16")
+    assert lines["sglang"].endswith(
+        "--max-running-requests 24 --chunked-prefill-size 512 --mem-fraction-static 0.85 "
+        "--disable-radix-cache --disable-cuda-graph --dtype bfloat16 --kv-cache-dtype fp8 "
+        "--tp-size 2"
+    )
+    assert "kv_cache_dtype=fp8 max_model_len=auto" in config_text(RICH)
+
+
+def test_what_is_written_is_read_back() -> None:
+    for dialect in DIALECTS:
+        words = flag_words(RICH, dialect)
+        found, others = split_words(words, [*RICH], dialect)
+        gone = set(left_out(RICH, dialect)) | {"max_model_len", "block_size"}
+        if dialect == "sglang":  # a switch that is off has no word
+            gone.add("--async-scheduling")
+        assert others == () or others == ("--no-async-scheduling",)
+        assert found == {n: v for n, v in RICH.items() if n not in gone and n in found}
+
+
+def test_a_form_says_what_it_leaves_out() -> None:
+    text = exported_text(Exported(RICH, "vllm", "m"), "slotune")
+    assert text.splitlines()[0] == (
+        "# slotune has no flag for: kv_cache_dtype, tensor_parallel_size, --stream-interval, "
+        "--async-scheduling"
+    )
+
+
+def test_an_environment_file_is_what_a_shell_reads(tmp_path: Path) -> None:
+    file = tmp_path / "tuned.env"
+    file.write_text(exported_text(Exported(RICH, "vllm", "a model"), "env"))
+    shell = f'set -eu; . {file}; echo "$MAX_NUM_SEQS $STREAM_INTERVAL"; echo "$SERVE_ARGS"'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True)
+    first, flags = done.stdout.splitlines()
+    assert first == "24 4"
+    assert flags.split() == flag_words(RICH, "vllm")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_compose_gives_the_whole_command(dialect: Dialect) -> None:
+    what = Exported(CONFIG, dialect, "org/model", "llm")
+    command = yaml.safe_load(exported_text(what, "compose"))["services"]["llm"]["command"]
+    assert all(isinstance(word, str) for word in command)
+    assert "org/model" in command
+    assert " ".join(command).count("24") == 1
+
+
+def test_our_compose_override_starts_the_engine() -> None:
+    from engine.cli import _parser, from_arguments
+
+    command = yaml.safe_load(exported_text(Exported(CONFIG, "slotune"), "compose"))
+    config, options = from_arguments(_parser().parse_args(command["services"]["engine"]["command"]))
+    assert (config.max_num_seqs, options.host, options.enable_admin) == (24, "0.0.0.0", True)
+
+
+def test_helm_values_of_the_production_stack() -> None:
+    values = yaml.safe_load(exported_text(Exported(RICH, "vllm", "org/model", "mine"), "helm"))
+    (spec,) = values["servingEngineSpec"]["modelSpec"]
+    assert (spec["name"], spec["modelURL"]) == ("mine", "org/model")
+    assert spec["vllmConfig"] == {
+        "maxNumSeqs": 24, "gpuMemoryUtilization": 0.85, "enablePrefixCaching": False,
+        "dtype": "bfloat16", "tensorParallelSize": 2,
+        "extraArgs": [
+            "--max-num-batched-tokens", "512", "--enforce-eager", "--kv-cache-dtype", "fp8",
+            "--stream-interval", "4", "--no-async-scheduling",
+        ],
+    }  # fmt: skip
+    plain = yaml.safe_load(exported_text(Exported(CONFIG, "slotune"), "helm"))
+    (spec,) = plain["servingEngineSpec"]["modelSpec"]
+    assert spec["vllmConfig"]["enablePrefixCaching"] is True  # else the chart turns it off

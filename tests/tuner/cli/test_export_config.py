@@ -1,0 +1,71 @@
+"""`tuner export-config` against a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import open_database
+from tuner.cli.main import main
+
+
+def study(folder: Path, result: dict[str, Any] | None, kind: str = "vllm") -> None:
+    with open_database(folder / "slotune.db") as database:
+        made = database.create_study("s", target={"kind": kind, "model": "org/m"})
+        if result is not None:
+            database.update_study(made.id, result=result, state="done")
+
+
+BEST = {"best": {"config": {"max_num_seqs": 8, "kv_cache_dtype": "fp8", "enforce_eager": True}}}
+
+
+def test_the_tuned_engines_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study(tmp_path, BEST)
+    assert main(["export-config", "s"]) == 0
+    assert capsys.readouterr().out == (
+        "vllm serve org/m --max-num-seqs 8 --kv-cache-dtype fp8 --enforce-eager\n"
+    )
+    assert main(["export-config", "s", "--as", "helm", "--output", "values.yaml"]) == 0
+    assert "maxNumSeqs: 8" in (tmp_path / "values.yaml").read_text()
+    assert main(["export-config", "s", "--as", "env", "--output", "no/such/file"]) == 2
+    assert "--output no/such/file: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (None, "has no answer yet"),
+        (
+            {"answer": "none_feasible", "best": {}, "baseline": {"config": {"a": 1}}},
+            "recommends no",
+        ),
+    ],
+)
+def test_no_answer_is_no_configuration(
+    result: dict[str, Any] | None,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study(tmp_path, result)
+    assert main(["export-config", "s"]) == 2
+    assert says in capsys.readouterr().err
+    assert main(["export-config", "other"]) == 2
+    assert "there are: s" in capsys.readouterr().err
+
+
+def test_a_kept_baseline_is_a_recommendation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = {"answer": "keep_baseline", "best": {}, "baseline": {"config": {"max_num_seqs": 4}}}
+    study(tmp_path, kept, kind="slotune")
+    assert main(["export-config", "s", "--as", "sglang"]) == 0
+    assert "--max-running-requests 4" in capsys.readouterr().out

@@ -1,0 +1,79 @@
+"""`tuner export-config`: a study's best configuration in the form that a deployment reads."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.cli.common import EXIT_DONE, add_database_option
+
+if TYPE_CHECKING:
+    from storage import Database
+
+NAME = "export-config"
+HELP = "write a study's best configuration as flags, env file, compose override or Helm values"
+AS = ("slotune", "vllm", "sglang", "env", "compose", "helm")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="name of a study")
+    parser.add_argument(
+        "--as",
+        dest="form",
+        choices=AS,
+        default=None,
+        help="default: the command line of the engine that was tuned",
+    )
+    parser.add_argument("--model", help="model to name (default: the one that was tuned)")
+    parser.add_argument(
+        "--service", metavar="NAME", help="compose service or Helm modelSpec (engine, tuned)"
+    )
+    parser.add_argument("--output", metavar="FILE", help="write there (default: print)")
+    add_database_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from storage import open_database
+    from tuner.errors import UserError
+    from tuner.report.flags import Exported, exported_text
+    from tuner.targets.flags import DIALECTS
+
+    with open_database(args.database, read_only=True) as database:
+        config, target = _chosen(database, args.study)
+    spoken = next((d for d in DIALECTS if d == target.get("kind")), DIALECTS[0])
+    exported = Exported(
+        config,
+        spoken,
+        args.model or str(target.get("model") or ""),
+        args.service or "",
+    )
+    text = exported_text(exported, args.form or spoken)
+    if args.output is None:
+        print(text, end="")
+        return EXIT_DONE
+    try:
+        Path(args.output).write_text(text)
+    except OSError as error:
+        raise UserError(f"--output {args.output}: {error.strerror or error}") from error
+    return EXIT_DONE
+
+
+def _chosen(database: Database, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The configuration a study recommends: its best, else the baseline it says to keep."""
+    from tuner.errors import UserError
+
+    study = database.get_study(name)
+    if study is None:
+        known = ", ".join(s.name for s in database.list_studies()) or "none"
+        raise UserError(f"no study named {name!r}; there are: {known}")
+    result = study.result or {}
+    best = (result.get("best") or {}).get("config")
+    if best:
+        return dict(best), study.target or {}
+    if not result:
+        raise UserError(f"study {name!r} has no answer yet ({study.state}); go on with it first")
+    baseline = (result.get("baseline") or {}).get("config")
+    if baseline and result.get("answer") == "keep_baseline":
+        return dict(baseline), study.target or {}
+    raise UserError(f"study {name!r} recommends no configuration: none is shown to meet the SLOs")
