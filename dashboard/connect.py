@@ -6,6 +6,7 @@ sentence for the page (`Unavailable`), never an exception that reaches the user.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,8 @@ from dashboard.evaluator import Evaluator
 from dashboard.settings import Settings, current
 from storage import Database, StorageError, open_database
 from storage.sources import open_source
-from storage.sources.base import MetricSource
+from storage.sources.base import MetricSource, Reading
+from tuner.diagnosis.client_side import client_readings
 from tuner.diagnosis.server_info import server_info
 
 
@@ -62,7 +64,19 @@ def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
         slos=settings.slos,
         settings=dict(settings.knobs),
         server_info=partial(server_info, url) if url else dict,
+        client=partial(_client_side, url) if url else dict,
     )
+
+
+def _client_side(url: str) -> dict[str, Reading]:
+    """What clients saw in the newest run kept; nothing where the database cannot be read."""
+    opened = database()
+    if isinstance(opened, Unavailable):
+        return {}
+    try:
+        return client_readings(opened, url, time.time())
+    except StorageError:
+        return {}
 
 
 def database() -> Database | Unavailable:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from storage.sources.base import MetricSource
+from storage.sources.base import MetricSource, Reading
 from tuner.diagnosis import Diagnosis, History, asked_quantiles, collect, diagnose
 from tuner.slo import parse_slos
 
@@ -22,7 +22,7 @@ WINDOW_S = 60.0
 
 class Evaluator:
     """Thread-safe. server_info gives what the server tells of itself, settings what it does not,
-    by knob name."""
+    by knob name; client what a kept run's clients saw."""
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class Evaluator:
         slos: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
         server_info: Callable[[], Mapping[str, Any]] = dict,
+        client: Callable[[], Mapping[str, Reading]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
@@ -39,6 +40,7 @@ class Evaluator:
         self._slos = parse_slos(slos)
         self._settings = dict(settings or {})
         self._server_info = server_info
+        self._client = client
         self._clock = clock
         self._lock = threading.Lock()
         self._history = History()
@@ -63,5 +65,6 @@ class Evaluator:
             server_info={**self._server_info(), **self._settings},
             quantiles=asked_quantiles(self._slos.clauses),
             target=self._target,
+            client=self._client(),
         )
         return diagnose(signals, self._slos, self._history)

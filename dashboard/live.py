@@ -114,8 +114,12 @@ class Snapshot:
 
 
 def take(source: MetricSource, window_s: float) -> Snapshot:
-    """Read everything once; never raises for missing or bad data."""
+    """Read everything once; never raises for missing or bad data.
+
+    The window is cut to what the source has watched: before that nothing was seen, which is not 0.
+    """
     watched = Watched(source)
+    window_s = watched.status.window_s(window_s)
     running = watched.ask("running", lambda s, n: s.gauge(n, agg="sum"))
     return Snapshot(
         at_s=time.time(),

@@ -40,9 +40,11 @@ LIMITS = {
     "seq_cap": ("s1", "max_num_seqs: every slot taken with requests waiting"),
     "token_budget": ("s2", "chunk_size: the step's token budget is used up"),
     "deferred": ("s3", "deferred: waiting for adapters, transfers or grammars"),
-    "underloaded": ("s4", "nothing waits: no limit of the scheduler holds a request back"),
+    "underloaded": ("s4", "no limit of the scheduler holds a request back"),
     "other": ("neutral", "none of the known limits"),
 }
+LIMIT_NAMES = {"underloaded": "nothing waits"}
+"""How a reason is shown: a busy device with an empty queue is not underloaded."""
 
 
 def page() -> None:
@@ -76,9 +78,7 @@ def _window(source: MetricSource) -> float:
         width="content",
     )
     window_s = max(WINDOWS_S[chosen or "1 min"], 4 * source.scrape_interval_s)
-    title.html(
-        markup.heading("Overview", f"rates and latencies over the last {duration(window_s)}")
-    )
+    title.html(markup.heading("Overview", f"rates and latencies over at most {duration(window_s)}"))
     return window_s
 
 
@@ -156,6 +156,7 @@ def _kv_size(snapshot: Snapshot) -> str:
 
 
 def _binding(snapshot: Snapshot) -> str:
+    meanings = {LIMIT_NAMES.get(name, name): text for name, (_, text) in LIMITS.items()}
     shares = live.binding_shares(snapshot.binding)
     window = f"share of steps, last {duration(snapshot.window_s)}"
     if not snapshot.binding:
@@ -167,10 +168,11 @@ def _binding(snapshot: Snapshot) -> str:
         return _panel("Binding limit", window, f'<span class="sub">{text}</span>')
     if not shares:
         return _panel("Binding limit", window, '<span class="sub">no traffic: no step ran</span>')
+    shares = [(LIMIT_NAMES.get(name, name), share) for name, share in shares]
     name, share = shares[0]
-    meaning = LIMITS.get(name, ("neutral", name))[1]
+    meaning = meanings.get(name, name)
     steps = sum(reading.value or 0 for reading in snapshot.binding.values() if reading.ok)
-    tones = {reason: tone for reason, (tone, _) in LIMITS.items()}
+    tones = {LIMIT_NAMES.get(reason, reason): tone for reason, (tone, _) in LIMITS.items()}
     body = (
         f"<div><b>{markup.escape(name)}</b> {share * 100:.0f} % "
         f'<span class="sub">{markup.escape(meaning)}</span></div>'

@@ -6,10 +6,14 @@ stale (exported, but too old) and unreachable. Windows are in seconds, times are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
+
+MIN_WINDOW_INTERVALS = 4
+"""A window shorter than this many scrapes may hold one sample, hence no rate."""
 
 
 class Outcome(StrEnum):
@@ -50,13 +54,24 @@ RangeKind = Literal["gauge", "rate", "mean", "quantile"]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """Is the target there, how old is the newest sample, has it restarted (Unix seconds)."""
+    """Is the target there, how old is the newest sample, has it restarted (Unix seconds).
+
+    watched_s: for how long it has been read without a gap; a window longer than that would count
+    growth that nobody saw as none. None where the source has been reading for longer than it tells.
+    """
 
     up: bool
     age_s: float | None
     process_start_s: float | None
     scrape_interval_s: float
     reason: str = ""
+    watched_s: float | None = None
+
+    def window_s(self, wanted_s: float) -> float:
+        """The longest window up to wanted_s that the samples cover, at least four scrapes."""
+        seen_s = math.inf if self.watched_s is None else self.watched_s
+        covered_s = min(wanted_s, seen_s + self.scrape_interval_s / 2)
+        return max(covered_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
 
 
 class MetricSource(Protocol):

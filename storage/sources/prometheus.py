@@ -12,12 +12,18 @@ import time
 from collections.abc import Callable, Mapping
 
 from storage.sources import promql
-from storage.sources.base import Labels, Outcome, RangeKind, Reading, SourceStatus
+from storage.sources.base import (
+    MIN_WINDOW_INTERVALS,
+    Labels,
+    Outcome,
+    RangeKind,
+    Reading,
+    SourceStatus,
+)
 from storage.sources.exposition import Agg, spellings
 from storage.sources.promclient import PrometheusClient, QueryError, Vector
 from storage.sources.store import HORIZON_S
 from storage.sources.windowed import (
-    MIN_WINDOW_INTERVALS,
     bucket_bound,
     finite,
     quantile_answer,
@@ -26,6 +32,8 @@ from storage.sources.windowed import (
 )
 
 NAMES_KEPT_S = 15.0
+RECENT_SCRAPES = 20
+"""The scrape interval is the mean gap of this many: an older one may have been another."""
 _ENGINES = '__name__=~"(vllm|sglang|slotune):.+"'
 
 
@@ -52,7 +60,7 @@ class PrometheusSource:
             targets = self._targets(now_s)
             samples = [
                 v
-                for labels, v in self.client.matrix(self._up(), 120.0, now_s)
+                for labels, v in self.client.matrix(self._up(), HORIZON_S, now_s)
                 if _of(labels, targets)
             ]
             starts = self.client.vector(
@@ -65,13 +73,15 @@ class PrometheusSource:
             reason = "Prometheus scrapes no such target"
             return SourceStatus(False, None, start_s, self.scrape_interval_s, reason)
         newest = max(samples, key=lambda points: points[-1])
-        if len(newest) > 1:
-            spacing_s = (newest[-1][0] - newest[0][0]) / (len(newest) - 1)
+        recent = newest[-RECENT_SCRAPES:]
+        if len(recent) > 1:
+            spacing_s = (recent[-1][0] - recent[0][0]) / (len(recent) - 1)
             self.scrape_interval_s = round(spacing_s, 1) or spacing_s
         age_s = max(0.0, now_s - newest[-1][0])
         up = newest[-1][1] == 1
         reason = "" if up else "Prometheus cannot scrape the target (up = 0)"
-        return SourceStatus(up, age_s, start_s, self.scrape_interval_s, reason)
+        watched_s = _watched_s(newest, now_s, self.scrape_interval_s)
+        return SourceStatus(up, age_s, start_s, self.scrape_interval_s, reason, watched_s)
 
     def names(self) -> frozenset[str]:
         try:
@@ -303,6 +313,19 @@ class PrometheusSource:
 
     def _wide(self, window_s: float) -> float:
         return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
+
+
+def _watched_s(
+    up: list[tuple[float, float]], now_s: float, scrape_interval_s: float
+) -> float | None:
+    """For how long the target has been up without a gap; None where `up` reaches no further."""
+    began_s = up[-1][0]
+    for at_s, value in reversed(up):
+        if value != 1:
+            break
+        began_s = at_s
+    reaches_back = began_s == up[0][0] and now_s - began_s > HORIZON_S - 2 * scrape_interval_s
+    return None if reaches_back else max(0.0, now_s - began_s)
 
 
 def _range_query(kind: RangeKind, name: str, window_s: float, wanted: Labels) -> str:

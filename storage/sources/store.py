@@ -36,12 +36,13 @@ class Series:
 class SeriesStore:
     """attempts_s: when a scrape was tried; a series absent from the newest one is stale.
 
-    succeeded_s: when the newest scrape that brought metrics was made.
+    began_s, succeeded_s: when the first and the newest scrape that brought metrics were made.
     """
 
     def __init__(self, horizon_s: float = HORIZON_S) -> None:
         self.horizon_s = horizon_s
         self.attempts_s = array("d")
+        self.began_s: float | None = None
         self.succeeded_s: float | None = None
         self._series: dict[str, Series] = {}
         self._by_name: dict[str, list[Series]] = {}
@@ -51,6 +52,7 @@ class SeriesStore:
         at_s = exposition.at_s
         if not self._attempt(at_s):
             return
+        self.began_s = at_s if self.began_s is None else self.began_s
         self.succeeded_s = at_s
         for key, value in exposition.values.items():
             series = self._series.get(key) or self._new(key)

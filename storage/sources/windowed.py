@@ -12,11 +12,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from storage.sources import promql, windows
-from storage.sources.base import Labels, Outcome, RangeKind, Reading, SourceStatus
+from storage.sources.base import (
+    MIN_WINDOW_INTERVALS,
+    Labels,
+    Outcome,
+    RangeKind,
+    Reading,
+    SourceStatus,
+)
 from storage.sources.exposition import Agg, fold
 from storage.sources.store import Series, SeriesStore
 
-MIN_WINDOW_INTERVALS = 4
 STALE_INTERVALS = 4
 STALE_AFTER_S = 15.0
 
@@ -50,13 +56,15 @@ class WindowedSource(ABC):
         now_s = self._now_s()
         fault = self._fault()
         with self._lock:
-            newest_s = self._store.succeeded_s
+            newest_s, began_s = self._store.succeeded_s, self._store.began_s
             start_s = fold(
                 (s.values[-1] for s in self._store.find("process_start_time_seconds")), "max"
             )
         age_s = None if newest_s is None else max(0.0, now_s - newest_s)
         up = fault is None and age_s is not None
-        return SourceStatus(up, age_s, start_s, self.scrape_interval_s, fault[1] if fault else "")
+        watched_s = None if began_s is None else max(0.0, now_s - began_s)
+        reason = fault[1] if fault else ""
+        return SourceStatus(up, age_s, start_s, self.scrape_interval_s, reason, watched_s)
 
     def names(self) -> frozenset[str]:
         self._now_s()

@@ -94,7 +94,7 @@ def test_overview_under_traffic(show: Show) -> None:
     text = show(overview, FakeSource())
     for words in (
         "slotune", "smollm2-135m", "12 seq of 16", "46.3 % now · of 65,536 tok", "812 tok/s",
-        "last 1 min · 60 samples", "underloaded 55 %", "seq_cap 31.0 %", "TTFT", "210 ms",
+        "last 1 min · 60 samples", "nothing waits 55 %", "seq_cap 31.0 %", "TTFT", "210 ms",
         "ttft_p95<500ms", "misses", "Not judged from live metrics: output_tps>100",
     ):  # fmt: skip
         assert words in text

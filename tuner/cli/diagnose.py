@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options, pairs
 
 if TYPE_CHECKING:
-    from storage.sources.base import MetricSource
+    from storage.sources.base import MetricSource, Reading
     from tuner.diagnosis import Diagnosis
 
 NAME = "diagnose"
@@ -77,6 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "after 3; the exit code is the last evaluation's",
     )
     parser.add_argument(
+        "--database",
+        metavar="PATH|URL",
+        help="runs kept by `tuner bench`: the newest one of --url tells what clients saw "
+        "(default: none, so that node 3e cannot be told)",
+    )
+    parser.add_argument(
         "--store",
         metavar="PATH|URL",
         help="keep firing findings in this database (default: kept nowhere)",
@@ -135,7 +141,6 @@ def _evaluate(
     from tuner.diagnosis.server_info import server_info
 
     target = args.url or args.prometheus
-    started_s = time.monotonic()
     _require_reachable(source, target)
     if args.url:
         _watch_first(args, source, target)
@@ -144,12 +149,12 @@ def _evaluate(
     diagnosis = None
     try:
         while True:
-            watched_s = time.monotonic() - started_s if args.url else math.inf
-            window_s = min(args.window or 60.0, max(watched_s, 1.0))
+            window_s = args.window or 60.0
             info = (server_info(args.url) if args.url else {}) | settings  # knobs may have moved
             signals = collect(
-                source, window_s=window_s, server_info=info, quantiles=quantiles, target=target
-            )
+                source, window_s=window_s, server_info=info, quantiles=quantiles, target=target,
+                client=_client_side(args),
+            )  # fmt: skip
             diagnosis = diagnose(signals, slos, history, thresholds=thresholds)
             _show(args, diagnosis)
             if args.store:
@@ -161,6 +166,20 @@ def _evaluate(
         if diagnosis is None:
             raise
     return EXIT_ANSWER_IS_NO if diagnosis.severity.firing else EXIT_DONE
+
+
+def _client_side(args: argparse.Namespace) -> dict[str, Reading]:
+    """What clients saw, where a database with runs of the same server is named."""
+    if not args.database or not args.url:
+        return {}
+    from storage import open_database
+    from tuner.diagnosis.client_side import client_readings
+
+    database = open_database(args.database, read_only=True)
+    try:
+        return client_readings(database, args.url, time.time())
+    finally:
+        database.close()
 
 
 def _require_reachable(source: MetricSource, target: str) -> None:

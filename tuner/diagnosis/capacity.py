@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import replace
 
-from tuner.diagnosis import levers, limits
+from tuner.diagnosis import levers, limits, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.slo.grammar import Clause
@@ -18,8 +18,9 @@ LEAST = {
 """Signal → threshold below which the fullest replica has too little for a ratio to tell."""
 
 
-def throughput(case: Case) -> list[Check]:
-    load, cap = _load_limited(case), _cap(case)
+def throughput(case: Case, late: bool = False) -> list[Check]:
+    """Node 5. late: a latency SLO is missed, so that the server is not merely waiting for load."""
+    load, cap = _load_limited(case, late), _cap(case)
     frame = Frame("5", "Throughput", uses=("running", "waiting", "generated"), unit="tok/s")
     if (unread := frame.unread(case)) is not None:
         return [unread, load, cap]
@@ -32,7 +33,7 @@ def throughput(case: Case) -> list[Check]:
     elif load.node.value:
         state, said = State.OK, f"{rate:.1f} tok/s, load-limited: not a server problem"
     else:
-        state, said = State.OK, f"{rate:.1f} tok/s, at its limit: {_binding(case)}"
+        state, said = State.OK, f"{rate:.1f} tok/s; {_binding(case, late)}"
     return [Check(replace(frame.blank(case, state, said), value=rate)), load, cap]
 
 
@@ -48,27 +49,40 @@ def _missed(case: Case, clause: Clause) -> bool:
     return sum(v or 0.0 for v in values) / case.s.window_s < clause.bound
 
 
-def _binding(case: Case) -> str:
+def _binding(case: Case, late: bool) -> str:
     """What a busy engine is bound by, in words."""
     for check in limits.leaves(case):
         if check.firing:
-            return check.node.title
-    return "none of its limits is reached, requests merely run"
+            return f"at its limit: {check.node.title}"
+    if (bound := roofline.bound(case)) is not None:
+        return bound
+    if case.waiting() >= case.t("waiting_some"):
+        return "requests wait below every limit"
+    return "no limit is reached, but latency misses its SLO" if late else "no limit is reached"
 
 
-def _load_limited(case: Case) -> Check:
-    """value 1 when nothing waits and no limit is near: more load would be served."""
-    frame = Frame("5.load_limited", "Load-limited", "5", ("running", "waiting", "kv_usage"))
+def _load_limited(case: Case, late: bool) -> Check:
+    """value 1 when nothing waits, no limit is near, the device has time and latency is met: more
+    load would be served."""
+    frame = Frame("5.load_limited", "Load-limited", "5", ("running", "waiting", "kv_usage"),
+                  ("busy_s", "idle_s"))  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
-    cap = case.s.number("max_num_seqs")
+    cap, busy = case.s.number("max_num_seqs"), limits.busy_share(case)
     near = cap is not None and case.running() >= case.t("at_cap") * cap
-    free = case.kv_usage() < case.t("kv_full") and not near
-    limited = case.waiting() < case.t("waiting_some") and free
-    said = "nothing waits and no limit is near: not a server problem"
-    if not limited:
-        said = f"no: {case.waiting():.1f} wait, {case.running():.0f} run, KV {case.kv_usage():.0%}"
-    return Check(replace(frame.blank(case, State.OK, said), value=float(limited)))
+    why_not = []
+    if case.waiting() >= case.t("waiting_some"):
+        why_not.append(f"{case.waiting():.1f} wait")
+    if near or case.kv_usage() >= case.t("kv_full"):
+        why_not.append(f"{case.running():.0f} run, KV {case.kv_usage():.0%}")
+    if busy is not None and busy >= case.t("saturated_busy"):
+        why_not.append(f"the device is busy {busy:.0%} of the time")
+    if late:
+        why_not.append("a latency SLO is missed")
+    said = "nothing waits, no limit is near, latency is met: not a server problem"
+    if why_not:
+        said = f"no: {', '.join(why_not)}"
+    return Check(replace(frame.blank(case, State.OK, said), value=float(not why_not)))
 
 
 def _cap(case: Case) -> Check:

@@ -16,7 +16,6 @@ from storage.sources.base import MetricSource, Outcome, Reading
 from tuner.diagnosis.registry import (
     BREAKDOWNS,
     LATENCIES,
-    MIN_SCRAPES_PER_WINDOW,
     SPECS,
     BreakdownSpec,
     SignalSpec,
@@ -48,22 +47,22 @@ def collect(
     quantiles: Mapping[str, Iterable[float]] | None = None,
     target: str = "",
     at_s: float | None = None,
+    client: Mapping[str, Reading] | None = None,
 ) -> Signals:
-    """One look over the last window_s (raised to four scrape intervals where it is shorter).
+    """One look over the last window_s: no shorter than four scrapes, no longer than was watched.
 
     server_info is the engine's own `/server_info`; quantiles adds quantiles of latencies by name
-    ({"ttft": [0.9]}), as SLOs need them; at_s is the evaluation's Unix time. Never raises for bad
-    data: an unreachable source gives signals whose readings all say so.
+    ({"ttft": [0.9]}), as SLOs need them; at_s is the evaluation's Unix time; client what clients
+    saw. Never raises for bad data: an unreachable source gives signals whose readings all say so.
     """
-    window_s = max(window_s, MIN_SCRAPES_PER_WINDOW * source.scrape_interval_s)
     look = _Look(source, window_s, dialect, time.time() if at_s is None else at_s)
     readings = {spec.name: look.read(spec) for spec in (*SPECS, *_extra(quantiles or {}))}
     readings |= look.trends()
-    readings |= look.before(readings)
+    readings |= look.before(readings) | dict(client or {})
     breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
     breakdowns |= look.replicas()
     return Signals(
-        target, look.dialect, look.at_s, window_s, look.status, readings, breakdowns,
+        target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
         config=look.config(server_info or {}), models=look.models(),
     )  # fmt: skip
 
@@ -93,8 +92,9 @@ class _Look:
     def __init__(
         self, source: MetricSource, window_s: float, dialect: str | None, at_s: float
     ) -> None:
-        self.source, self.window_s, self.at_s = source, window_s, at_s
+        self.source, self.at_s = source, at_s
         self.status = source.status()
+        self.window_s = self.status.window_s(window_s)
         self.names = source.names() if self.status.up else frozenset()
         self.dialect = dialect or dialect_of(self.names) or "vllm"
 

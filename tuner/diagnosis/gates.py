@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from storage.sources.base import Outcome
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
@@ -127,9 +128,38 @@ def errors(case: Case) -> list[Check]:
             case, lambda: rejected, t("rejections_warning"),
             says=lambda count: f"{count:.0f} refused with 503",
         ),
-        leaf("length", "Cut off by max_tokens", ("length", "repetition"), "length", levers.CLIENTS),
+        _cut_off(case, leaf("length", "Cut off by max_tokens", ("length", "repetition"), "length",
+                            levers.CLIENTS)),
     ]  # fmt: skip
     return [roll_up(case, Frame("2", "Errors"), leaves, "no leaf fires"), *leaves]
+
+
+def _cut_off(case: Case, check: Check) -> Check:
+    """2.length fires only where answers end by themselves too, or nobody asked for the limit.
+
+    Where none ends by itself and all reach their own max_tokens, as under a benchmark's fixed
+    output lengths, the limit is what was asked for and not a fault.
+    """
+    if not check.firing:
+        return check
+    by = case.s.of("finished_by")
+    asked, answered = case.s["asked_tokens"], case.s.value("answer_tokens")
+    if by.get("stop", 0.0) > case.t("own_stop_share") * sum(by.values()):
+        return check
+    if asked.outcome is Outcome.NO_TRAFFIC:
+        said = f"{check.node.summary}, and no client set max_tokens: max_model_len cuts them off"
+        return Check(replace(check.node, summary=said), check.exact)
+    if asked.value is None or answered is None:
+        node = replace(
+            check.node, state=State.CANT_TELL, levers=(), missing=("request_params_max_tokens",),
+            summary="no answer ends by itself; whether clients want that length is not exported",
+            how_to_get="compare the clients' max_tokens with the lengths they expect",
+        )  # fmt: skip
+        return Check(node)
+    if answered < case.t("at_own_limit") * asked.value:
+        return check
+    said = f"as asked: {check.node.summary} reach their own max_tokens (mean {asked.value:.0f})"
+    return Check(replace(check.node, state=State.OK, levers=(), summary=said))
 
 
 def roll_up(case: Case, frame: Frame, leaves: list[Check], calm: str) -> Check:

@@ -52,6 +52,11 @@ SMALLER_CHUNK = Lever(
     "prompts take more steps: TTFT rises", "TTFT of long prompts",
     "lowering max_num_seqs: the interruption is one prefill, however few decode",
 )  # fmt: skip
+SHORTER_STEPS = Lever(
+    "chunk_size", "down",
+    "steps end sooner, so that a new request joins sooner and prompts do not wait for each other",
+    "a prompt longer than the chunk takes more steps", "the token budget",
+)  # fmt: skip
 LESS_ACTIVATION = Lever(
     "chunk_size", "down",
     "frees activation memory, which becomes KV at the next start",

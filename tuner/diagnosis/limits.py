@@ -165,10 +165,9 @@ def _at_maximum(case: Case) -> bool | None:
 
 
 def no_limit(case: Case, found: list[Check]) -> Check:
-    """3a.other: a queue that no limit explains."""
-    frame = Frame("3a.other", "Long prompt ahead, or uneven replicas", "3a", ("waiting",),
-                  ("prompt_tokens_p99",), "requests", (levers.LONG_POOL, levers.ROUTER),
-                  exact=False)  # fmt: skip
+    """3a.other: a queue that no limit explains. It names only what the figures show."""
+    frame = Frame("3a.other", "Queue below every limit", "3a", ("waiting", "finished"),
+                  ("prompt_tokens_p50", "prompt_tokens_p99"), "requests", exact=False)  # fmt: skip
     unknown = [check.node for check in found if check.node.state is State.CANT_TELL]
     if any(check.firing for check in found):
         return frame.not_applicable(case, "a limit explains the queue")
@@ -176,5 +175,43 @@ def no_limit(case: Case, found: list[Check]) -> Check:
         names = tuple(name for node in unknown for name in node.missing)
         return frame.cant_tell(case, "not every limit could be checked", names,
                                unknown[0].how_to_get)  # fmt: skip
-    return frame.judge(case, case.waiting, case.t("waiting_some"),
-                       says=lambda n: f"{n:.1f} wait although no limit is reached")  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    why, acts = _behind(case)
+    if case.waiting() >= case.t("waiting_some") and not acts:
+        said = f"{case.waiting():.1f} wait although no limit is reached, {why}"
+        return frame.cant_tell(case, said, ("what the queue waits for",),
+                               "watch longer, or read the server's log")  # fmt: skip
+    return replace(frame, levers=acts).judge(
+        case, case.waiting, case.t("waiting_some"),
+        says=lambda n: f"{n:.1f} wait although no limit is reached: {why}",
+    )  # fmt: skip
+
+
+def _behind(case: Case) -> tuple[str, tuple[Lever, ...]]:
+    """What the figures say a queue below every limit waits for, and what to turn."""
+    if (case.s.value("finished") or 0.0) < case.t("likely_requests"):
+        return "and too few requests finished to see why", ()
+    reasons: list[tuple[str, Lever]] = []
+    p50, p99 = case.s.value("prompt_tokens_p50"), case.s.value("prompt_tokens_p99")
+    ratio = p99 / p50 if p50 and p99 is not None else 1.0
+    if ratio >= case.t("unequal_prompts"):
+        reasons.append((f"a long prompt ahead (p99 is {ratio:.1f} × p50)", levers.LONG_POOL))
+    replicas = len(case.s.of("running_by_replica"))
+    if replicas >= 2:
+        reasons.append((f"{replicas} replicas, perhaps unevenly loaded", levers.ROUTER))
+    if (steps := _steps_waited(case)) is not None and steps <= case.t("steps_waited"):
+        reasons.append((f"the step under way ({steps:.1f} steps waited)", levers.SHORTER_STEPS))
+    if not reasons:
+        return "prompts are about equal and there is one replica", ()
+    return " or ".join(why for why, _ in reasons), tuple(lever for _, lever in reasons)
+
+
+def _steps_waited(case: Case) -> float | None:
+    """Mean queue time in mean steps, where the engine times its steps and prefills fill them."""
+    steps, queue = sum(case.s.of("binding").values()), case.s.value("queue")
+    spent_s, tokens = sum(case.s.of("phase_s").values()), case.s.value("step_tokens_p90")
+    if not steps or not spent_s or queue is None or tokens is None:
+        return None
+    mixed = tokens >= case.t("mixed_step_ratio") * max(1.0, case.running())
+    return queue / (spent_s / steps) if mixed else None

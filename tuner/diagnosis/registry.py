@@ -14,9 +14,6 @@ Kind = Literal["gauge_sum", "gauge_max", "rate", "increase", "mean", "quantile"]
 Dialect = Literal["slotune", "vllm", "sglang"]
 DIALECTS: tuple[Dialect, ...] = ("slotune", "vllm", "sglang")
 
-MIN_SCRAPES_PER_WINDOW = 4
-"""A window shorter than this many scrape intervals may hold one sample, hence no rate."""
-
 
 @dataclass(frozen=True, slots=True)
 class SignalSpec:
@@ -210,6 +207,13 @@ _SIZES: tuple[SignalSpec, ...] = (
     ),
     _prompt(0.5),
     _prompt(0.99),
+    SignalSpec(
+        "answer_tokens", "tokens", "mean", ("vllm:request_generation_tokens",),
+        ("sglang:generation_tokens_histogram",), how_to_get=_ENGINE,
+    ),
+    SignalSpec(
+        "asked_tokens", "tokens", "mean", ("vllm:request_params_max_tokens",), how_to_get=_ENGINE,
+    ),
 )  # fmt: skip
 
 SPECS: tuple[SignalSpec, ...] = (
@@ -238,7 +242,12 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
     ),
 )  # fmt: skip
 
-_HOW_TO_GET = {s.name: s.how_to_get for s in SPECS} | {b.name: b.how_to_get for b in BREAKDOWNS}
+_CLIENT = "run `tuner bench URL` from where the clients are, and name its --database here"
+_HOW_TO_GET = (
+    {spec.name: spec.how_to_get for spec in SPECS}
+    | {split.name: split.how_to_get for split in BREAKDOWNS}
+    | dict.fromkeys(("client_ttft", "client_server_ttft"), _CLIENT)
+)
 
 
 def how_to_get(name: str) -> str:

@@ -28,6 +28,16 @@ def mbu(case: Case) -> float | None:
     return (read + (write or 0.0)) / peak if read is not None and peak else None
 
 
+def bound(case: Case) -> str | None:
+    """What the roofline says the device is at, in words; None where it is at neither roof."""
+    compute, memory = mfu(case), mbu(case)
+    if compute is not None and compute >= case.t("mfu_compute_bound"):
+        return f"compute-bound: {compute:.0%} of peak FLOP/s"
+    if memory is not None and memory >= case.t("mbu_warning"):
+        return f"bandwidth-bound: {memory:.0%} of peak bytes/s"
+    return None
+
+
 def device_share(case: Case) -> float | None:
     """Share of the busy time that the device computes: phase times first, then the profiler's."""
     phases = case.s.of("phase_s")

@@ -56,12 +56,13 @@ def diagnose(
 
 def _checks(case: Case) -> list[Check]:
     trust = gates.trust(case)
+    latencies = [*ttft.nodes(case), *tpot.nodes(case)]
+    late = any(check.firing for check in latencies)
     rest = [
         gates.stall(case),
         *gates.errors(case),
-        *ttft.nodes(case),
-        *tpot.nodes(case),
-        *capacity.throughput(case),
+        *latencies,
+        *capacity.throughput(case, late),
         capacity.preemptions(case),
         capacity.uneven(case),
     ]

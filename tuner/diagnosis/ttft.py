@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers, limits, roofline
 from tuner.diagnosis.context import Case, Check, Frame
-from tuner.diagnosis.model import State
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
 
 NODE = Frame("3", "TTFT", also=("ttft", "queue", "prefill"))
@@ -87,9 +86,10 @@ def _queue(case: Case, split: Split | None) -> Check:
     )
     rise = _rise(case)
     said = f"{case.waiting():.1f} waiting" + (f", up {rise:.1f} in the window" if rise else "")
+    by_gauge = replace(frame, uses=("waiting", "waiting_rise"), exact=False, unit="requests")
+    rising = by_gauge.judge(case, lambda: rise, case.t("waiting_rise"), says=lambda _: said)
     if split is None and rise:
-        by_gauge = replace(frame, uses=("waiting", "waiting_rise"), exact=False, unit="requests")
-        return by_gauge.judge(case, lambda: rise, case.t("waiting_rise"), says=lambda _: said)
+        return rising
     check = frame.judge(
         case,
         lambda: split.queue_share if split else 0.0,
@@ -97,9 +97,7 @@ def _queue(case: Case, split: Split | None) -> Check:
         case.t("queue_share_critical"),
         says=lambda share: f"queue is {share:.0%} of queue + prefill; {said}",
     )
-    if rise and split is not None and not check.firing:
-        return Check(replace(check.node, state=State.WARNING), exact=False)
-    return check
+    return rising if rise and not check.firing else check
 
 
 def _prefill(case: Case, split: Split | None) -> Check:
@@ -197,30 +195,28 @@ def _over(case: Case, top: str, bottom: str) -> float:
 
 def _front_end(case: Case, split: Split | None) -> Check:
     frame = Frame("3d", "Front-end-dominated", "3", ("queue", "e2e", "inference"), ("prefill",),
-                  "s", (levers.FRONT_END,))  # fmt: skip
-    residual = split.front_end_s if split and split.front_end_s is not None else 0.0
-    share = split.share(residual) if split else 0.0
-    t = case.t
-    large = residual >= t("front_end_s") and share >= t("front_end_least_share")
-    check = frame.judge(
-        case, lambda: residual, 0.0, when=share >= t("front_end_share") or large,
-        says=lambda s: f"outside the engine {seconds(s)}, {share:.0%} of mean TTFT",
+                  "share of TTFT", (levers.FRONT_END,))  # fmt: skip
+    residual_s = split.front_end_s if split and split.front_end_s is not None else 0.0
+    large = residual_s >= case.t("front_end_s")
+    return frame.judge(
+        case, lambda: split.share(residual_s) if split else 0.0,
+        case.t("front_end_least_share" if large else "front_end_share"),
+        says=lambda share: f"outside the engine {seconds(residual_s)}, {share:.0%} of mean TTFT",
     )  # fmt: skip
-    return Check(replace(check.node, threshold=t("front_end_s")), check.exact)
 
 
 def _client(case: Case, top: Check) -> Check:
-    """3e: only a client's own figure can show it; bench and studies hand it in."""
-    frame = Frame("3e", "Server fine, client slow", "3", ("client_ttft", "ttft"),
+    """3e: only a client's own figure can show it; a kept run's cross-check has both sides'."""
+    frame = Frame("3e", "Server fine, client slow", "3", ("client_ttft", "client_server_ttft"),
                   unit="client / server", levers=(levers.NETWORK,))  # fmt: skip
     if top.firing:
         return frame.not_applicable(case, "the server itself misses the SLO")
-    client, server = case.s.value("client_ttft"), case.s.value("ttft")
-    if client is None:
-        return frame.cant_tell(case, "the client's own TTFT is not known", ("client_ttft",),
-                               "run `tuner bench` from where the client is")  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    client, server = case.s.value("client_ttft") or 0.0, case.s.value("client_server_ttft") or 0.0
     missed = any(client >= c.bound for c in case.clauses_for("ttft"))
     return frame.judge(
         case, lambda: client / server if server else 0.0, case.t("client_ratio"), when=missed,
-        says=lambda ratio: f"the client sees {seconds(client)}, {ratio:.2f} × the server's own",
+        says=lambda ratio: f"clients saw {seconds(client)} on average, {ratio:.2f} × the "
+        f"server's own {seconds(server)}",
     )  # fmt: skip

@@ -137,3 +137,14 @@ def test_source_labels_narrow_every_question() -> None:
         [(0, 'g{model_name="a"} 1\ng{model_name="b"} 9\n')], labels={"model_name": "a"}
     )
     assert source.gauge("g").value == 1
+
+
+def test_a_window_is_cut_to_what_was_watched() -> None:
+    """Growth that nobody saw is not 0: the rate of 20 watched seconds is not spread over 60."""
+    pages = [(1e9 + at_s, f"vllm:tokens_total {100 * at_s}\n") for at_s in range(0, 21, 5)]
+    source = RecordedSource(pages)
+    status = source.status()
+    assert status.watched_s == 20.0
+    assert status.window_s(60.0) == 22.5
+    assert source.rate("vllm:tokens_total", status.window_s(60.0)).value == pytest.approx(100)
+    assert status.window_s(1.0) == 20.0  # never below four scrapes

@@ -24,6 +24,7 @@ HEALTHY = {
     "ttft": 0.2, "ttft_p50": 0.2, "ttft_p95": 0.3, "ttft_p99": 0.4,
     "itl": 0.02, "itl_p50": 0.02, "itl_p95": 0.025, "itl_p99": 0.03,
     "tpot": 0.02, "tpot_p50": 0.02, "tpot_p95": 0.025, "tpot_p99": 0.03,
+    "answer_tokens": 60.0, "asked_tokens": 128.0,
     "e2e": 1.5, "queue": 0.01, "prefill": 0.1, "inference": 1.48,
 }  # fmt: skip
 BREAKDOWNS: dict[str, dict[str, float]] = {

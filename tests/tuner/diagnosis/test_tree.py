@@ -44,7 +44,10 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("3a.deferred", QUEUE | {"breakdowns": {"waiting_by": {"capacity": 1.0, "deferred": 11.0}}}),
     ("3a.overload", QUEUE | {"running": 256.0, "waiting_growing_s": 400.0, "idle_s": 0.5,
                              "config": {"max_num_seqs": "256"}}),
-    ("3a.other", QUEUE),
+    ("3a.other", QUEUE | {"prompt_tokens_p99": 2000.0}),
+    ("3a.other", QUEUE | {"queue": 0.8, "prefill": 0.3, "step_tokens_p90": 500.0,
+                          "breakdowns": {"binding": {"underloaded": 80.0},
+                                         "phase_s": {"forward": 40.0}}}),
     ("3b.long_prompt", PREFILL | {"prompt_tokens": 3000.0}),
     ("3b.cache_off", PREFILL | {"config": {"enable_prefix_caching": "False"}}),
     ("3b.thrash", PREFILL | {"kv_usage": 0.93, "hit_rate": 0.1}),
@@ -52,7 +55,7 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("3b.host", PREFILL | {"breakdowns": {"phase_s": {"prepare": 9.0, "forward": 3.0}}}),
     ("3c", {"ttft_p95": 0.9, "ttft_p50": 0.1, "ttft_p99": 1.5, "prompt_tokens_p99": 4096.0}),
     ("3d", SLOW_TTFT | {"queue": 0.02, "prefill": 0.1, "e2e": 3.0, "inference": 1.5}),
-    ("3e", {"client_ttft": 1.1}),
+    ("3e", {"client_ttft": 1.1, "client_server_ttft": 0.2}),
     ("4.interference", SLOW_TPOT | {"itl_p99": 0.3, "step_tokens_p90": 500.0}),
     ("6", SLOW_TPOT | {"preemptions": 9.0}),
     ("4.bandwidth", SLOW_TPOT | {"read_bytes": 1.6e10}),
@@ -248,6 +251,86 @@ def test_a_quantile_in_the_slos_own_bucket_is_no_certainty(
     found = [diagnose(look, SLOS, history).node("3") for _ in range(3)]
     assert found[-1].firing
     assert found[-1].confidence is confidence
+
+
+def test_a_queue_that_nothing_explains_is_not_explained() -> None:
+    """Equal prompts, one replica, no limit reached: no router, no pool is proposed."""
+    diagnosis = diagnose(signals(**QUEUE), SLOS)
+    node = diagnosis.node("3a.other")
+    assert (node.state, node.levers) == (State.CANT_TELL, ())
+    assert "about equal" in node.summary
+    assert diagnosis.causes[0].key == "3a"
+
+
+def test_one_request_is_no_queue_worth_a_router() -> None:
+    planted = QUEUE | {"prompt_tokens_p99": 9000.0, "finished": 1.0}
+    node = diagnose(signals(**planted), SLOS).node("3a.other")
+    assert (node.state, node.levers) == (State.CANT_TELL, ())
+
+
+FIXED = {"stop": 0.0, "length": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("ended", "asked", "answered", "state"),
+    [
+        (FIXED, 64.0, 64.0, State.OK),  # a bench's fixed output length
+        (FIXED, 64.0, 40.0, State.WARNING),  # cut before the clients' own limit
+        (FIXED, None, 40.0, State.CANT_TELL),  # the limits are not exported
+        ({"stop": 70.0, "length": 30.0}, 64.0, 64.0, State.WARNING),  # a limit too low for some
+    ],
+)
+def test_answers_that_end_at_their_own_limit_are_no_fault(
+    ended: dict[str, float], asked: float | None, answered: float, state: State
+) -> None:
+    look = signals(breakdowns={"finished_by": ended}, asked_tokens=asked, answer_tokens=answered)
+    node = diagnose(look, SLOS).node("2.length")
+    assert node.state is state
+    assert bool(node.levers) == state.firing
+
+
+def test_answers_without_any_limit_are_cut_by_the_context() -> None:
+    look = signals(breakdowns={"finished_by": FIXED}, answer_tokens=64.0)
+    look = without(look, "asked_tokens", outcome=Outcome.NO_TRAFFIC)
+    node = diagnose(look, SLOS).node("2.length")
+    assert node.state is State.WARNING
+    assert "max_model_len" in node.summary
+
+
+def test_a_late_or_busy_server_is_not_merely_waiting_for_load() -> None:
+    late = diagnose(signals(**SLOW_TTFT), SLOS)
+    assert "not a server problem" not in late.node("5").summary
+    assert "SLO is missed" in late.node("5.load_limited").summary
+    busy = diagnose(signals(busy_s=59.4, idle_s=0.6), SLOS)
+    assert "not a server problem" not in busy.node("5").summary
+    assert "busy 99%" in busy.node("5.load_limited").summary
+
+
+def test_compute_bound_server_is_said_to_be_so() -> None:
+    busy = diagnose(signals(busy_s=59.4, idle_s=0.6, flops=6e12), SLOS)
+    assert "compute-bound" in busy.node("5").summary
+
+
+@pytest.mark.parametrize("residual_s", [0.03, 0.09, 0.15, 1.5])
+def test_front_end_never_fires_below_the_threshold_it_shows(residual_s: float) -> None:
+    for prefill_s in (0.05, 0.3, 1.2, 4.0):
+        look = signals(**SLOW_TTFT | {
+            "queue": 0.02, "prefill": prefill_s, "inference": 5.0, "e2e": 5.02 + residual_s,
+        })  # fmt: skip
+        node = diagnose(look, SLOS).node("3d")
+        assert node.value is not None
+        assert node.threshold is not None
+        assert node.firing == (node.value >= node.threshold)
+
+
+def test_no_firing_node_contradicts_the_threshold_it_shows() -> None:
+    for _, planted in PLANTED:
+        for node in diagnose(signals(**planted), SLOS).nodes:
+            if node.firing and node.value is not None and node.threshold is not None:
+                assert {
+                    "≥": node.value >= node.threshold, ">": node.value > node.threshold,
+                    "≤": node.value <= node.threshold,
+                }[node.comparison], node  # fmt: skip
 
 
 def test_json_round_trip() -> None:
