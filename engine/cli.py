@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 import engine
-from engine.config import DEVICES, DTYPES, EngineConfig
+from engine.config import DEVICE_KNOBS, DEVICES, DTYPES, EngineConfig
 from engine.errors import EngineConfigError
 from engine.knobs import KNOBS
 from engine.serve.options import ServeOptions
@@ -53,16 +53,16 @@ def from_arguments(arguments: argparse.Namespace) -> tuple[EngineConfig, ServeOp
             "--api-key must be at least one character, none of them a space or a control character"
         )
     given = {name: value for name, value in vars(arguments).items() if name in _CONFIG_FIELDS}
-    config = EngineConfig(**{name: value for name, value in given.items() if value is not None})
+    given = {name: value for name, value in given.items() if value is not None}
+    config = EngineConfig(**given, not_given=DEVICE_KNOBS - given.keys())
     config = replace(config, model=arguments.model or arguments.model_tag or "")
-    max_num_seqs, chunk_size = _batch_defaults(config, given)
     options = ServeOptions(
         host=arguments.host,
         port=arguments.port,
         api_key=arguments.api_key,
         enable_admin=arguments.enable_admin,
     )
-    return replace(config, max_num_seqs=max_num_seqs, chunk_size=chunk_size).checked(), options
+    return config.with_defaults_of(config.device).checked(), options
 
 
 def _is_key(key: str) -> bool:
@@ -70,21 +70,7 @@ def _is_key(key: str) -> bool:
     return bool(key) and key.isprintable() and not any(map(str.isspace, key))
 
 
-def _batch_defaults(config: EngineConfig, given: dict[str, object]) -> tuple[int, int]:
-    """max_num_seqs and chunk_size: as given, else the device's defaults. A max_num_seqs that was
-    not given stays within a given chunk_size, so that `--chunk-size 64` alone starts."""
-    values = {"max_num_seqs": config.max_num_seqs, "chunk_size": config.chunk_size}
-    for name in values:
-        if given.get(name) is None and config.device == "cuda":
-            values[name] = int(KNOBS[name].default_cuda)
-    if given.get("max_num_seqs") is None:
-        values["max_num_seqs"] = min(values["max_num_seqs"], values["chunk_size"])
-    if given.get("chunk_size") is None:
-        values["chunk_size"] = max(values["chunk_size"], values["max_num_seqs"])
-    return values["max_num_seqs"], values["chunk_size"]
-
-
-_CONFIG_FIELDS = frozenset(EngineConfig.__dataclass_fields__) - {"model", "extra"}
+_CONFIG_FIELDS = frozenset(EngineConfig.__dataclass_fields__) - {"model"}
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,6 +7,7 @@ resolved by the runner at start-up and published in /server_info.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from engine.errors import EngineConfigError
 from engine.knobs import KNOBS
@@ -23,6 +24,29 @@ MAX_KV_BLOCKS = 2**31 - 1
 """Block tables are int32."""
 
 
+DEVICE_KNOBS = frozenset({"max_num_seqs", "chunk_size"})
+"""Knobs whose default depends on the device."""
+
+
+def budget_fault(
+    max_num_seqs: int,
+    chunk_size: int,
+    *,
+    names: tuple[str, str] = ("max_num_seqs", "chunk_size"),
+) -> str:
+    """Why a step cannot have both limits, in one sentence; "" when it can."""
+    if chunk_size >= max_num_seqs:
+        return ""
+    return (
+        f"{names[1]} ({chunk_size}) must be at least {names[0]} ({max_num_seqs}): "
+        "every running sequence needs one token of the step's budget"
+    )
+
+
+def _default(knob: str, device: str = "cpu") -> int | float | bool | str:
+    return KNOBS[knob].default_cuda if device == "cuda" else KNOBS[knob].default_cpu
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """Everything `engine serve` decides before the model is loaded.
@@ -30,7 +54,8 @@ class EngineConfig:
     model "" means the packaged SmolLM2. max_model_len None means the model's own limit.
     max_num_seqs and chunk_size are the values at start; *_limit are the upper bounds of live
     changes, for which buffers are sized. device_memory_bytes None means: all of a GPU's memory,
-    or a quarter of the machine's RAM on a CPU.
+    or a quarter of the machine's RAM on a CPU. not_given names the knobs whose value is only a
+    device's default, to be taken again once the device is known.
     """
 
     model: str = ""
@@ -38,22 +63,23 @@ class EngineConfig:
     device: str = "auto"
     dtype: str = "auto"
     max_model_len: int | None = None
-    max_num_seqs: int = int(KNOBS["max_num_seqs"].default_cpu)
-    chunk_size: int = int(KNOBS["chunk_size"].default_cpu)
+    max_num_seqs: int = int(_default("max_num_seqs"))
+    chunk_size: int = int(_default("chunk_size"))
     max_num_seqs_limit: int = 256
     chunk_size_limit: int = 8192
-    gpu_memory_utilization: float = float(KNOBS["gpu_memory_utilization"].default_cpu)
+    gpu_memory_utilization: float = float(_default("gpu_memory_utilization"))
     gpu_memory_utilization_limit: float | None = None
     device_memory_bytes: int | None = None
     num_kv_blocks: int | None = None
-    block_size: int = 16
-    enable_prefix_caching: bool = True
+    block_size: int = int(_default("block_size"))
+    enable_prefix_caching: bool = bool(_default("enable_prefix_caching"))
     long_prefill_token_threshold: int | None = None
     max_num_queued_reqs: int | None = None
     attention_backend: str = "auto"
     enforce_eager: bool = False
     num_threads: int | None = None
     seed: int = 0
+    not_given: frozenset[str] = frozenset()
 
     def checked(self) -> EngineConfig:
         """Return self with limits widened to hold the start values, or raise EngineConfigError."""
@@ -67,6 +93,19 @@ class EngineConfig:
             gpu_memory_utilization_limit=self.gpu_memory_utilization_limit
             or self.gpu_memory_utilization,
         )
+
+    def with_defaults_of(self, device: str) -> EngineConfig:
+        """The knobs in not_given at the defaults of "cpu" or "cuda", fitted to those given: so
+        `--chunk-size 64` alone starts."""
+        defaults: dict[str, Any] = {
+            name: int(_default(name, device)) for name in DEVICE_KNOBS & self.not_given
+        }
+        config = replace(self, **defaults)
+        if "max_num_seqs" in self.not_given:
+            config = replace(config, max_num_seqs=min(config.max_num_seqs, config.chunk_size))
+        if "chunk_size" in self.not_given:
+            config = replace(config, chunk_size=max(config.chunk_size, config.max_num_seqs))
+        return config
 
     def model_len(self, models_own: int) -> int:
         """Tokens of the longest request, for a model that was trained for `models_own`."""
@@ -98,11 +137,10 @@ class EngineConfig:
             ("num-threads", self.num_threads),
         ):
             _require(value is None or value >= 1, f"--{name} must be at least 1, got {value}")
-        _require(
-            self.chunk_size >= self.max_num_seqs,
-            f"--chunk-size ({self.chunk_size}) must be at least --max-num-seqs "
-            f"({self.max_num_seqs}): every running sequence needs one token of the step's budget",
+        fault = budget_fault(
+            self.max_num_seqs, self.chunk_size, names=("--max-num-seqs", "--chunk-size")
         )
+        _require(not fault, fault)
         highest = max(self.chunk_size, self.chunk_size_limit)
         threshold = self.long_prefill_token_threshold
         _require(

@@ -17,6 +17,7 @@ import torch
 from engine.config import EngineConfig
 from engine.errors import EngineConfigError
 from engine.models.config import ModelConfig
+from engine.runner.device import choose
 
 CPU_SHARE_OF_RAM = 0.25
 """Of a CPU machine's RAM, what counts as "device memory" unless --device-memory says more."""
@@ -70,8 +71,7 @@ def check_largest_step(config: EngineConfig, model: ModelConfig) -> None:
     Counted is the least it needs: two hidden states and one MLP state per token, in two bytes each,
     and the float32 logits of every sequence.
     """
-    device = torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
-    total = device_memory_bytes(device, config.device_memory_bytes)
+    total = device_memory_bytes(choose(config.device), config.device_memory_bytes)
     for flag, count, each in (
         ("--chunk-size-limit", config.chunk_size_limit,
          2 * (2 * model.hidden_size + model.intermediate_size)),

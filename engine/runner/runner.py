@@ -20,6 +20,7 @@ from engine.models import config as model_config
 from engine.models import loader
 from engine.models.llama import Llama
 from engine.models.locate import locate
+from engine.runner.device import choose
 from engine.runner.inputs import build_batch
 from engine.runner.memory import (
     GIB,
@@ -62,7 +63,7 @@ class ModelRunner:
 
     def __init__(self, config: EngineConfig) -> None:
         self.engine_config = config
-        self.device = _device(config.device)
+        self.device = choose(config.device)
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
         path = locate(config.model)
@@ -244,14 +245,6 @@ class ModelRunner:
     @property
     def _max_num_seqs(self) -> int:
         return self.engine_config.max_num_seqs_limit
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise EngineConfigError("--device cuda: torch sees no CUDA device here; use --device cpu")
-    return torch.device(name)
 
 
 def _dtype(name: str, device: torch.device, config: model_config.ModelConfig) -> torch.dtype:

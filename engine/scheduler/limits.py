@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.config import SchedulerConfig
+from engine.config import SchedulerConfig, budget_fault
 from engine.errors import RequestError
 from engine.kvcache.manager import KVCacheManager
 from engine.scheduler import admission
@@ -20,12 +20,8 @@ def check_limits(config: SchedulerConfig) -> None:
         raise RequestError(
             f"max_num_seqs must be at least 1, got {config.max_num_seqs}", param="max_num_seqs"
         )
-    if config.chunk_size < config.max_num_seqs:
-        raise RequestError(
-            f"chunk_size ({config.chunk_size}) must be at least max_num_seqs "
-            f"({config.max_num_seqs})",
-            param="chunk_size",
-        )
+    if fault := budget_fault(config.max_num_seqs, config.chunk_size):
+        raise RequestError(fault, param="chunk_size")
 
 
 def check_cap(cap: int, kv: KVCacheManager, admitted: Iterable[Sequence]) -> None:

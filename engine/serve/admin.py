@@ -78,17 +78,11 @@ class LiveKnobs:
             raise RequestError(f"name at least one knob of {', '.join(LIVE_KNOBS)}")
         for name, value in change.items():
             self._check_one(name, value)
-        values = replace(self.values, **change)
-        if values.chunk_size < values.max_num_seqs:
-            raise RequestError(
-                f"chunk_size ({values.chunk_size}) must be at least max_num_seqs "
-                f"({values.max_num_seqs}): every running sequence needs one token of the step",
-                param="chunk_size" if "chunk_size" in change else "max_num_seqs",
-            )
-        return values
+        return replace(self.values, **change)
 
     def apply(self, values: KnobValues) -> None:
-        """Put checked values in force; call between two steps."""
+        """Put checked values in force, or raise RequestError where the scheduler refuses them
+        together; call between two steps."""
         cap = self._kv_blocks_at(values.gpu_memory_utilization)
         self._scheduler.reconfigure(
             max_num_seqs=values.max_num_seqs, chunk_size=values.chunk_size, kv_blocks_cap=cap

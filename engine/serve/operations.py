@@ -98,7 +98,7 @@ def _model_card(service: Service) -> dict[str, Any]:
         "object": "model",
         "created": int(service.started_unix_s),
         "owned_by": "slotune",
-        "root": service.config.model or service.served_model_name,
+        "root": service.config.model,
         "parent": None,
         "max_model_len": service.max_model_len,
     }

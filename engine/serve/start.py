@@ -44,13 +44,16 @@ def serve(config: EngineConfig, options: ServeOptions) -> int:
 def build_service(config: EngineConfig, options: ServeOptions, path: Path) -> Service:
     """Load tokenizer and model and put the service around them."""
     from engine.models import config as model_config
+    from engine.runner import device
     from engine.tokenizer import load_tokenizer
 
     architecture = model_config.read(path)  # first: an unknown one is why the rest would fail
+    config = config.with_defaults_of(device.choose(config.device).type).checked()
     config.model_len(architecture.max_model_len)
     tokenizer = load_tokenizer(path)
     runner = _load(dataclasses.replace(config, model=str(path)), architecture)
-    name = config.served_model_name or config.model or path.stem.rsplit(".", 1)[0]
+    config = dataclasses.replace(config, model=config.model or path.stem.rsplit(".", 1)[0])
+    name = config.served_model_name or config.model
     return assemble(config, options, runner, tokenizer, name=name)
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer that the service uses: encode, decode, chat prompt.
+"""The tokenizer that the service uses: encode, decode token by token, chat prompt.
 
 Owns where its pieces come from (GGUF metadata, or tokenizer.json and tokenizer_config.json).
 """
@@ -41,10 +41,6 @@ class Tokenizer:
         which may shorten a text."""
         return _NORMALIZER_MARGIN * max(map(len, self.backend.get_vocab(with_added_tokens=True)))
 
-    @property
-    def vocab_size(self) -> int:
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
-
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text, with BOS where the model wants one."""
         # As a batch: that releases the interpreter, which a long text would hold for seconds.
@@ -53,10 +49,6 @@ class Tokenizer:
         if add_special_tokens and self.bos_token_id is not None:
             return [self.bos_token_id, *ids]
         return ids
-
-    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
-        """The text of a whole sequence of token ids."""
-        return str(self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
 
     def detokenizer(self) -> IncrementalDetokenizer:
         return IncrementalDetokenizer(self.token_bytes)

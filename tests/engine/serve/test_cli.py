@@ -50,6 +50,19 @@ def test_a_small_chunk_size_alone_lowers_max_num_seqs() -> None:
         parse("--chunk-size", "64", "--max-num-seqs", "128")
 
 
+def test_defaults_are_those_of_the_device_once_it_is_known() -> None:
+    def at(*flags: str) -> tuple[int, int]:
+        config = parse(*flags).with_defaults_of("cuda").checked()
+        return config.max_num_seqs, config.chunk_size
+
+    assert at() == (256, 8192)
+    assert at("--max-num-seqs", "16") == (16, 8192)
+    assert at("--chunk-size", "64") == (64, 64)
+    assert at("--max-num-seqs", "16", "--chunk-size", "512") == (16, 512)
+    assert (parse().max_num_seqs, parse().chunk_size) == (128, 2048)
+    assert parse("--device", "cuda").chunk_size == 8192
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

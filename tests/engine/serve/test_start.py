@@ -8,9 +8,11 @@ from typing import Any
 
 import gguf
 import pytest
+import torch
 
 from engine.config import EngineConfig
 from engine.errors import EngineConfigError
+from engine.runner import device
 from engine.serve.options import ServeOptions
 from engine.serve.start import build_service
 from tests.engine.serve.harness import byte_tokenizer
@@ -38,6 +40,17 @@ def test_limits_whose_step_cannot_fit(folder: Path) -> None:
 
 def test_a_context_longer_than_the_models(folder: Path) -> None:
     assert "must not exceed the model's own 512" in refusal(folder, max_model_len=10**12)
+
+
+def test_what_runs_is_named_and_the_device_gives_the_defaults(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "choose", lambda name: torch.device("cuda"))
+    config = EngineConfig(not_given=frozenset({"chunk_size"}), max_num_seqs=8, num_kv_blocks=4)
+    service = build_service(config.checked(), ServeOptions(), folder)
+    assert service.config.model == service.served_model_name == folder.name
+    assert service.knobs.values.chunk_size == 8192
+    assert service.knobs.values.max_num_seqs == 8
 
 
 def test_memory_that_is_not_there(folder: Path) -> None:
