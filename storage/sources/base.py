@@ -70,7 +70,7 @@ class SourceStatus:
     def window_s(self, wanted_s: float) -> float:
         """The longest window up to wanted_s that the samples cover, at least four scrapes."""
         seen_s = math.inf if self.watched_s is None else self.watched_s
-        covered_s = min(wanted_s, seen_s + self.scrape_interval_s / 2)
+        covered_s = min(wanted_s, seen_s + self.scrape_interval_s / 20)  # asked a little later
         return max(covered_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
 
 
