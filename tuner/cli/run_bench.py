@@ -146,6 +146,10 @@ def _server(args: argparse.Namespace) -> Iterator[Endpoint]:
 
 
 def _measured(args: argparse.Namespace, plan: Plan, endpoint: Endpoint) -> Measurement:
+    if plan.task is not None and plan.task.num_multiple_choice:
+        from tuner.quality import check_scoring
+
+        check_scoring(endpoint)  # before the load, which would be lost
     title = f"{endpoint.base_url} · {endpoint.model} · {plan.workload}"
     with LiveView(title, quiet=args.quiet) as view:
         made = measure(

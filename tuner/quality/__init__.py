@@ -1,9 +1,10 @@
 """The quality check: a task file's questions put to a server, and the share it answers rightly."""
 
+from tuner.quality.ask import check_scoring
 from tuner.quality.run import QualityResult, quality_estimate, run_task
 from tuner.quality.task import ExactMatch, MultipleChoice, Task, read_task
 
 __all__ = [
-    "ExactMatch", "MultipleChoice", "QualityResult", "Task", "quality_estimate", "read_task",
-    "run_task",
+    "ExactMatch", "MultipleChoice", "QualityResult", "Task", "check_scoring", "quality_estimate",
+    "read_task", "run_task",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from tuner.targets.http import HttpRefusalError, call
 
 SEED = 1234
 PROBE = "The sky is blue."
+DEFAULT_TIMEOUT_S = 120.0
 
 
 class AnswerFaultError(Exception):
@@ -36,7 +37,7 @@ class ItemResult:
     failure: str = ""
 
 
-def check_scoring(endpoint: Endpoint, timeout_s: float) -> None:
+def check_scoring(endpoint: Endpoint, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """UserError, one sentence, where the server cannot score a given text."""
     needs = "multiple-choice items need /v1/completions with echo and logprobs, which"
     try:

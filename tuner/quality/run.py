@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.endpoint import Endpoint
-from tuner.quality.ask import ItemResult, ask, check_scoring
+from tuner.quality.ask import DEFAULT_TIMEOUT_S, ItemResult, ask, check_scoring
 from tuner.quality.task import Task
 from tuner.stats import Estimate
 from tuner.stats.rates import clopper_pearson
 
 DEFAULT_CONCURRENCY = 8
-DEFAULT_TIMEOUT_S = 120.0
 
 OnItem = Callable[[int, int], None]
 """(items done, of how many)"""

@@ -241,6 +241,17 @@ def test_extra_body_html_and_crosscheck(tmp_path: Path, capsys: pytest.CaptureFi
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
+def test_a_server_that_cannot_score_is_told_before_the_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = tmp_path / "task.jsonl"
+    task.write_text('{"question": "2 + 2 =", "choices": [" 4", " 5"], "answer": 0}\n')
+    with FakeServer() as server:
+        assert main(["bench", server.url, "--no-store", "--quality", str(task)]) == 2
+        assert server.requests == []
+    assert "echo and logprobs" in capsys.readouterr().err
+
+
 def test_no_server_and_no_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench"]) == 2
     assert "no server given" in capsys.readouterr().err
