@@ -17,8 +17,9 @@ from engine.kvcache.blocks import BlockPool
 from engine.kvcache.manager import KVCacheManager
 from engine.scheduler import admission, limits
 from engine.scheduler.binding import binding_limit
-from engine.scheduler.observations import Observations, ScoredTokenEvent, TokenEvent
+from engine.scheduler.observations import Observations, TokenEvent
 from engine.scheduler.plan import ScheduledSeq, StepOutput, StepPlan
+from engine.scheduler.turn import event_of, reason_to_end, share_of
 from engine.sequence import FinishReason, Sequence, SequenceStatus
 from engine.stats import FinishedStats, PrefillStats
 
@@ -197,7 +198,7 @@ class Scheduler:
                 break
             if sequence.status is not SequenceStatus.RUNNING:  # preempted a moment ago
                 continue
-            count = self._share_of(sequence, budget)
+            count = self._count_for(sequence, budget)
             while not self.kv.grow(sequence, sequence.num_computed_tokens + count):
                 victim = self.running[-1]
                 if given_back := shares.pop(victim.seq_id, None):
@@ -206,7 +207,7 @@ class Scheduler:
                 if victim is sequence:
                     break
             else:
-                shares[sequence.seq_id] = _share(sequence, count)
+                shares[sequence.seq_id] = share_of(sequence, count)
                 budget -= count
         return budget
 
@@ -222,16 +223,16 @@ class Scheduler:
                 break
             self.waiting.popleft()
             self.kv.take_prefix(sequence, prefix)
-            count = self._share_of(sequence, budget)
+            count = self._count_for(sequence, budget)
             grown = self.kv.grow(sequence, sequence.num_computed_tokens + count)
             assert grown, "fits() has promised the blocks"
             self._start(sequence, now_s)
-            shares[sequence.seq_id] = _share(sequence, count)
+            shares[sequence.seq_id] = share_of(sequence, count)
             budget -= count
             promised += self.kv.missing_blocks(sequence)
         return budget
 
-    def _share_of(self, sequence: Sequence, budget: int) -> int:
+    def _count_for(self, sequence: Sequence, budget: int) -> int:
         cap = self.config.long_prefill_token_threshold or budget
         return min(sequence.num_pending_tokens, budget, cap)
 
@@ -286,25 +287,11 @@ class Scheduler:
             assert sequence.last_token_s is not None
             self._seen.itl_s.append(now_s - sequence.last_token_s)
         sequence.last_token_s = now_s
-        reason = self._reason_to_end(sequence, token_id)
-        event = TokenEvent(
-            sequence.request_id, token_id, reason, sequence.num_prompt_tokens,
-            sequence.num_cached_tokens, sequence.num_output_tokens,
-        )  # fmt: skip
-        if sequence.asks_logprobs:
-            event = _scored(event, sequence, output)
+        reason = reason_to_end(sequence, token_id, self.eos_token_ids)
+        event = event_of(sequence, token_id, reason, output)
         if reason is not None:
             self._end(sequence, reason, now_s)
         return event
-
-    def _reason_to_end(self, sequence: Sequence, token_id: int) -> FinishReason | None:
-        sampling = sequence.sampling
-        if sequence.num_output_tokens >= sampling.min_tokens:
-            if token_id in self.eos_token_ids and not sampling.ignore_eos:
-                return "stop"
-            if token_id in sampling.stop_token_ids:
-                return "stop"
-        return "length" if sequence.num_output_tokens >= sequence.max_output_tokens else None
 
     def _end(self, sequence: Sequence, reason: FinishReason, now_s: float) -> None:
         sequence.status = SequenceStatus.FINISHED
@@ -314,36 +301,3 @@ class Scheduler:
         del self._sequences[sequence.request_id]
         self._released.append(sequence.seq_id)
         self._seen.finished.append(FinishedStats.of(sequence, now_s))
-
-
-def _share(sequence: Sequence, count: int) -> ScheduledSeq:
-    start = sequence.num_computed_tokens
-    return ScheduledSeq(
-        seq_id=sequence.seq_id,
-        num_computed_tokens=start,
-        token_ids=sequence.token_ids[start : start + count],
-        block_table=tuple(sequence.block_table),
-        needs_sample=start + count == len(sequence.token_ids),
-        sampling=sequence.sampling,
-        num_output_tokens=sequence.num_output_tokens,
-        prompt_targets=_prompt_targets(sequence, count) if sequence.asks_logprobs else (),
-    )
-
-
-def _scored(event: TokenEvent, sequence: Sequence, output: StepOutput) -> ScoredTokenEvent:
-    """The event with what the request asks for; the prompt's part is handed over once."""
-    parts, sequence.prompt_logprobs = tuple(sequence.prompt_logprobs), []
-    return ScoredTokenEvent(
-        event.request_id, event.token_id, event.finish_reason, event.num_prompt_tokens,
-        event.num_cached_tokens, event.num_output_tokens,
-        output.logprobs.get(sequence.seq_id), parts,
-    )  # fmt: skip
-
-
-def _prompt_targets(sequence: Sequence, count: int) -> list[int]:
-    """The prompt tokens that the next count rows predict, where they are asked for: the last of
-    them lies in a later chunk, or after the prompt, where it is sampled."""
-    if not sequence.needs_prompt_logits:
-        return []
-    start = sequence.num_computed_tokens + 1
-    return sequence.prompt_token_ids[start : start + count]
