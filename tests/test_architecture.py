@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "dashboard": {"tuner", "storage", "engine"},
 }
 ENGINE_WITHOUT_TORCH = {
-    "config", "errors", "knobs", "sampling_params", "sequence", "scheduler", "kvcache",
+    "config", "errors", "knobs", "metrics", "sampling_params", "sequence", "scheduler", "kvcache",
 }  # fmt: skip
 
 
@@ -95,6 +95,7 @@ def test_optuna_only_in_search_and_storage() -> None:
         "from tuner.cli import main; main(['bench', '--help'])",
         "from tuner.cli import main; main(['sweep', '--help'])",
         "from tuner.cli import main; main(['studies', '--help'])",
+        "from tuner.cli import main; main(['rules', '--help'])",
         "from dashboard.cli import main; main(['--help'])",
     ],
 )

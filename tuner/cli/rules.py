@@ -1,0 +1,184 @@
+"""`tuner rules`: Prometheus recording and alert rules out of the SLO line, with unit tests.
+
+With --url the bucket boundaries are those the server exports now; without it vLLM's, which
+slotune's engine has too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from tuner.cli.common import EXIT_DONE, add_output_options, pairs
+from tuner.errors import UserError
+
+if TYPE_CHECKING:
+    from tuner.rules.groups import RuleSet
+
+NAME = "rules"
+HELP = "write Prometheus rules and alerts for an SLO: error budget, burn rates, unit tests"
+
+SHORTEST_WINDOW_S = 300
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("SLOs")
+    group.add_argument(
+        "--slo",
+        action="append",
+        required=True,
+        metavar='"METRIC<BOUND"',
+        help='e.g. "ttft_p95<500ms"; may be given several times; keep the quotes',
+    )
+    group.add_argument(
+        "--url", help="a running server, whose metrics and bucket boundaries are then used"
+    )
+    group = parser.add_argument_group("which series")
+    group.add_argument("--job", help='only series with job="JOB"')
+    group.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only series with this label; may be given several times",
+    )
+    group.add_argument(
+        "--by",
+        default="model_name",
+        metavar="LABELS",
+        help='one SLO per value of these labels, "" for one in all (default %(default)s)',
+    )
+    group = parser.add_argument_group("alerts")
+    group.add_argument(
+        "--budget-window",
+        default="30d",
+        metavar="30d",
+        help="what the error budget is spread over; Prometheus must keep as much (default 30d)",
+    )
+    group.add_argument(
+        "--min-events",
+        type=int,
+        metavar="N",
+        help="alert only with so many events in the long window (default: by the budget)",
+    )
+    group.add_argument(
+        "--scrape-interval",
+        type=int,
+        default=15,
+        metavar="S",
+        help="seconds between scrapes; no window is shorter than four (default %(default)s)",
+    )
+    group.add_argument(
+        "--alert-label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="added to every alert, e.g. team=inference",
+    )
+    group = parser.add_argument_group("files")
+    group.add_argument(
+        "--out", metavar="DIR", help="write slo.rules.yml and slo.test.yml here (default: stdout)"
+    )
+    group.add_argument("--grafana", metavar="FILE", help="also write a Grafana dashboard (JSON)")
+    add_output_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from tuner.cli.common import print_json
+    from tuner.rules.write import RULES_FILE, TESTS_FILE, rules_text, tests_text, write
+
+    rules, left_out = rule_set(args)
+    command = command_of(args)
+    for text, why in left_out.items():
+        print(f"tuner rules: {text} is left out: {why}", file=sys.stderr)
+    written = []
+    if args.out:
+        folder = Path(args.out)
+        write(folder / RULES_FILE, rules_text(rules, command, left_out))
+        write(folder / TESTS_FILE, tests_text(rules, command))
+        written = [folder / RULES_FILE, folder / TESTS_FILE]
+    if args.grafana:
+        from tuner.rules.dashboard import dashboard_text
+
+        write(Path(args.grafana), dashboard_text(rules))
+        written.append(Path(args.grafana))
+    if args.json:
+        print_json({"left_out": left_out, "files": [*map(str, written)], **rules.groups()})
+    elif not args.out:
+        print(rules_text(rules, command, left_out), end="")
+    if written and not args.quiet:
+        print(f"written: {', '.join(map(str, written))}", file=sys.stderr)
+    return EXIT_DONE
+
+
+def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
+    """What the options ask for, and why a clause has no rules. Raises UserError, StorageError."""
+    from storage.sources import scrape_once
+    from tuner.rules.burn import SCRAPES_PER_WINDOW
+    from tuner.rules.groups import RuleSet
+    from tuner.rules.sli import Scope, slis
+    from tuner.slo import parse_slos
+
+    slos = parse_slos(args.slo)
+    _check(args)
+    found, left_out = slis(slos, scrape_once(args.url) if args.url else None)
+    labels = pairs(args.label, "--label", "NAME=VALUE")
+    if args.job:
+        labels = {"job": args.job, **labels}
+    by = tuple(name for name in re.split(r"[,\s]+", args.by) if name and name not in labels)
+    _check_labels((*by, *labels))
+    stall_s = max(60, SCRAPES_PER_WINDOW * args.scrape_interval)
+    return RuleSet(
+        found, Scope(labels, by), args.budget_window, args.min_events, f"{stall_s}s",
+        pairs(args.alert_label, "--alert-label", "NAME=VALUE"),
+    ), left_out  # fmt: skip
+
+
+def _check(args: argparse.Namespace) -> None:
+    from tuner.rules.burn import SCRAPES_PER_WINDOW
+
+    window = re.fullmatch(r"([1-9]\d*)([dw])", args.budget_window)
+    if window is None or args.budget_window in ("1d", "3d"):
+        raise UserError(f"--budget-window {args.budget_window!r}: write days or weeks, e.g. 30d")
+    longest_s = SHORTEST_WINDOW_S // SCRAPES_PER_WINDOW
+    if not 1 <= args.scrape_interval <= longest_s:
+        raise UserError(
+            f"--scrape-interval {args.scrape_interval}: must be 1 to {longest_s} s, since the "
+            f"shortest window, 5 min, must hold {SCRAPES_PER_WINDOW} scrapes"
+        )
+    if args.min_events is not None and args.min_events < 1:
+        raise UserError(f"--min-events must be at least 1, got {args.min_events}")
+
+
+def _check_labels(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII):
+            raise UserError(f"{name!r} is no label name: letters, digits and _ only")
+        if name in ("le", "slo", "finished_reason"):
+            raise UserError(f"the label {name!r} is the rules' own; choose another")
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """The command that makes the same files, without where they lie."""
+    words = ["tuner", "rules"]
+    for slo in args.slo:
+        words += ["--slo", slo]
+    for flag, value, default in (
+        ("--url", args.url, None),
+        ("--job", args.job, None),
+        ("--by", args.by, "model_name"),
+        ("--budget-window", args.budget_window, "30d"),
+        ("--min-events", args.min_events, None),
+        ("--scrape-interval", args.scrape_interval, 15),
+    ):
+        if value != default:
+            words += [flag, str(value)]
+    for flag, values in (("--label", args.label), ("--alert-label", args.alert_label)):
+        for value in values:
+            words += [flag, value]
+    return shlex.join(words)

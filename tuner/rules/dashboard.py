@@ -1,0 +1,170 @@
+"""A Grafana dashboard of the SLO rules and of the signals that the diagnosis reads.
+
+Invariant: queries come from the registry of signals and the questions of storage/sources/promql,
+units from the registry; a signal's older names stand behind `or`, so that a rename empties nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from storage.sources import promql
+from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, SignalSpec
+from tuner.rules.groups import ATTAINMENT, BAD, BUDGET_LEFT, RuleSet
+from tuner.rules.sli import Scope
+
+RATE_WINDOW = "$__rate_interval"
+"""Grafana's own: at least four scrape intervals of the data source."""
+
+_PLACEHOLDER_S = 60.0
+_UNITS = {"s": "s", "share": "percentunit", "requests": "short", "tokens": "short",
+          "events": "short", "steps": "short"}  # fmt: skip
+_WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
+
+_SPEC: dict[str, SignalSpec] = {spec.name: spec for spec in SPECS}
+_SPLIT: dict[str, BreakdownSpec] = {spec.name: spec for spec in BREAKDOWNS}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """signals by the registry's names; per_second: counters are shown as rates."""
+
+    title: str
+    about: str
+    signals: tuple[str, ...]
+    per_second: bool = False
+
+
+ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
+    (
+        "Latency",
+        (
+            Panel("TTFT", "Arrival to first token.", ("ttft_p50", "ttft_p95", "ttft_p99")),
+            Panel("Inter-token latency", "Between outputs.", ("itl_p50", "itl_p95", "itl_p99")),
+            Panel("Where TTFT goes", "Means: waiting, then reading the prompt.",
+                  ("queue", "prefill")),
+        ),
+    ),
+    (
+        "Load",
+        (
+            Panel("Requests", "In the batch and waiting for a place.", ("running", "waiting")),
+            Panel("Tokens", "Generated and read.", ("generated", "prompted"), per_second=True),
+            Panel("Ended by reason", "abort and error count as bad.", ("finished_by",),
+                  per_second=True),
+        ),
+    ),
+    (
+        "What binds",
+        (
+            Panel("KV cache used", "The fullest replica.", ("kv_usage",)),
+            Panel("Preemptions and refusals", "Work lost, requests turned away.",
+                  ("preemptions", "rejections"), per_second=True),
+            Panel("Steps by binding limit", "slotune's engine only.", ("binding",),
+                  per_second=True),
+        ),
+    ),
+)  # fmt: skip
+
+
+def dashboard_text(rules: RuleSet) -> str:
+    return json.dumps(dashboard(rules), indent=1) + "\n"
+
+
+def dashboard(rules: RuleSet) -> dict[str, Any]:
+    """Grafana's JSON model."""
+    panels: list[dict[str, Any]] = []
+    rows = [("SLO", _slo_panels(rules))]
+    rows += [(title, [_panel(p, rules.scope) for p in row]) for title, row in ROWS]
+    y = 0
+    for title, row in rows:
+        panels.append({"type": "row", "title": title, "collapsed": False,
+                       "gridPos": {"h": 1, "w": _COLUMNS, "x": 0, "y": y}})  # fmt: skip
+        for index, panel in enumerate(row):
+            place = {"h": _HEIGHT, "w": _WIDTH, "x": index * _WIDTH, "y": y + 1}
+            panels.append(panel | {"gridPos": place})
+        y += 1 + _HEIGHT
+    for number, panel in enumerate(panels, start=1):
+        panel["id"] = number
+    return {
+        "title": "slotune", "uid": "slotune", "tags": ["llm", "slo"], "schemaVersion": 39,
+        "editable": True, "refresh": "30s", "time": {"from": "now-3h", "to": "now"},
+        "templating": {"list": [
+            {"name": "datasource", "type": "datasource", "query": "prometheus",
+             "label": "Prometheus"},
+        ]},
+        "panels": panels,
+    }  # fmt: skip
+
+
+def _slo_panels(rules: RuleSet) -> list[dict[str, Any]]:
+    own = Scope(rules.scope.labels)
+    clauses = "; ".join(f"{sli.clause.text}: {sli.bad_is}" for sli in rules.slis)
+    window = rules.budget_window
+    return [
+        _drawn(f"Attainment over {window}", clauses, "percentunit",
+               [(own.series(ATTAINMENT), "{{slo}} {{model_name}}")]),
+        _drawn(f"Error budget left of {window}", "Below 0 it is overspent.", "percentunit",
+               [(own.series(BUDGET_LEFT), "{{slo}} {{model_name}}")]),
+        _drawn("Bad events, 5 min and 1 h", "Shares; no line where there is no traffic.",
+               "percentunit",
+               [(own.series(f"{BAD}{w}"), f"{{{{slo}}}} {w}") for w in ("5m", "1h")]),
+    ]  # fmt: skip
+
+
+def _panel(panel: Panel, scope: Scope) -> dict[str, Any]:
+    targets = [_target(name, panel, scope) for name in panel.signals]
+    unit = _UNITS[(_SPEC.get(panel.signals[0]) or _SPLIT[panel.signals[0]]).unit]
+    about = f"{panel.about} Per second." if panel.per_second else panel.about
+    return _drawn(panel.title, about, unit, targets)
+
+
+def _target(signal: str, panel: Panel, scope: Scope) -> tuple[str, str]:
+    """(query, legend): the registry's names in order, joined by `or`."""
+    if signal in _SPLIT:
+        split = _SPLIT[signal]
+        queries = [
+            f"sum by ({split.by}) (rate({promql.selector(name, scope.labels, _PLACEHOLDER_S)}))"
+            for name in split.vllm
+        ]
+        legend = f"{{{{{split.by}}}}}"
+    else:
+        spec = _SPEC[signal]
+        queries = [_question(spec, name, scope, panel.per_second) for name in spec.vllm]
+        legend = signal.replace("_", " ")
+    window = promql.duration(_PLACEHOLDER_S)
+    return " or ".join(queries).replace(f"[{window}]", f"[{RATE_WINDOW}]"), legend
+
+
+def _question(spec: SignalSpec, name: str, scope: Scope, per_second: bool) -> str:
+    labels = {**scope.labels, **spec.labels}
+    match spec.kind:
+        case "gauge_sum":
+            return promql.gauge(name, labels, "sum")
+        case "gauge_max":
+            return promql.gauge(name, labels, "max")
+        case "mean":
+            return promql.mean(name, _PLACEHOLDER_S, labels)
+        case "quantile":
+            return promql.quantile(name, spec.q or 0.5, _PLACEHOLDER_S, labels)
+        case "rate" | "increase":
+            ask = promql.rate if per_second or spec.kind == "rate" else promql.increase
+            return ask(name, _PLACEHOLDER_S, labels)
+
+
+def _drawn(title: str, about: str, unit: str, targets: list[tuple[str, str]]) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    return {
+        "type": "timeseries", "title": title, "description": about, "datasource": source,
+        "fieldConfig": {"defaults": {"unit": unit, "custom": {"spanNulls": False}},
+                        "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"},
+                    "tooltip": {"mode": "multi"}},
+        "targets": [
+            {"refId": chr(ord("A") + index), "datasource": source, "expr": expr,
+             "legendFormat": legend}
+            for index, (expr, legend) in enumerate(targets)
+        ],
+    }  # fmt: skip
