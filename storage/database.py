@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row", Study, Measurement, Finding)
 Json = Mapping[str, Any]
+_MAX_ID = 2**31 - 1
+"""The largest id of either database: PostgreSQL's integer. Beyond it the drivers raise."""
+
 _STUDY_FIELDS = frozenset(f.name for f in dataclasses.fields(Study)) - {"id", "created_at_s"}
 
 
@@ -197,6 +200,14 @@ class Database:
             if study_id is not None and (study := session.get(StudyRow, study_id)) is not None:
                 study.updated_at_s = time.time()
             return row.id
+
+    def get_measurement(self, measurement_id: int) -> Measurement | None:
+        """None when there is none of that id, however large a number it is."""
+        if abs(measurement_id) > _MAX_ID:
+            return None
+        with self._read() as session:
+            row = session.get(MeasurementRow, measurement_id)
+            return None if row is None else _detached(Measurement, row)
 
     def list_measurements(
         self, study_id: int | None = None, stage: Stage | None = None

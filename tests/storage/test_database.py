@@ -35,6 +35,14 @@ def test_study_comes_back_as_stored(database: Database) -> None:
     assert database.get_study(999) is None
 
 
+def test_one_measurement_by_its_id(database: Database) -> None:
+    kept = add(database, stage="bench")
+    (listed,) = database.list_measurements()
+    assert database.get_measurement(kept) == listed
+    for absent in (kept + 1, 0, -1, 2**31, 2**63 - 1, 2**63, -(2**80)):
+        assert database.get_measurement(absent) is None
+
+
 def test_study_is_updated_and_its_change_dated(database: Database) -> None:
     made = database.create_study("a")
     changed = database.update_study(made.id, state="done", result={"best": {"config": {"x": 1}}})

@@ -29,7 +29,6 @@ class Runs:
     def __init__(self, location: str) -> None:
         self._location = location
         self._opened: Database | None = None
-        self._rows: dict[int, Measurement] = {}
 
     def __enter__(self) -> Runs:
         return self
@@ -71,13 +70,10 @@ class Runs:
         return runs
 
     def stored(self, run_id: int) -> Run:
-        if not self._rows:
-            self._rows = {row.id: row for row in self._database.list_measurements()}
-        row = self._rows.get(run_id)
+        row = self._database.get_measurement(run_id)
         if row is None:
-            known = (
-                f"it has {min(self._rows)} to {max(self._rows)}" if self._rows else "it is empty"
-            )
+            ids = [other.id for other in self._database.list_measurements()]
+            known = f"it has {min(ids)} to {max(ids)}" if ids else "it is empty"
             raise UserError(f"there is no run {run_id} in {self._database.location}: {known}")
         study = self._database.get_study(row.study_id) if row.study_id is not None else None
         return self._run(row, study)
