@@ -12,6 +12,7 @@ from engine.scheduler.plan import BindingLimit, StepOutput, StepPlan
 from engine.scheduler.scheduler import Scheduler
 from engine.sequence import FinishReason, Sequence
 from engine.stats import FinishedStats, PrefillStats, StepStats
+from engine.stats_work import ModelCosts
 
 __all__ = ["EngineCore", "Runner", "ScoredTokenEvent", "StepResult", "TokenEvent"]
 
@@ -45,10 +46,12 @@ class EngineCore:
         scheduler: Scheduler,
         runner: Runner,
         clock: Callable[[], float] = time.monotonic,
+        costs: ModelCosts | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.runner = runner
         self.clock = clock
+        self.costs = costs
 
     @property
     def has_work(self) -> bool:
@@ -116,4 +119,5 @@ class EngineCore:
             forward_s=output.forward_s,
             sample_s=output.sample_s,
             postprocess_s=postprocess_s,
+            work=self.costs.of_step(plan) if plan and plan.scheduled and self.costs else None,
         )

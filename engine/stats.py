@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.sequence import FinishReason, Sequence
+from engine.stats_work import StepWork
 
 if TYPE_CHECKING:  # the scheduler reports with these classes
     from engine.scheduler.plan import BindingLimit
@@ -18,7 +19,10 @@ if TYPE_CHECKING:  # the scheduler reports with these classes
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """One step. Gauges are taken after it; counters are this step's own increments."""
+    """One step. Gauges are taken after it; counters are this step's own increments.
+
+    work is None for a step without tokens, and where the model's costs are not known.
+    """
 
     num_running: int
     num_waiting: int
@@ -40,6 +44,7 @@ class StepStats:
     forward_s: float
     sample_s: float
     postprocess_s: float
+    work: StepWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

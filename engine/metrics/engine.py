@@ -18,11 +18,14 @@ from engine.metrics.names import (
     OWN_METRICS,
     REJECTION_REASONS,
     SCHEDULER_CONFIG_INFO,
+    STEP_KINDS,
     STEP_PHASES,
     VLLM_METRICS,
+    VLLM_OPTIONAL_METRICS,
 )
 from engine.metrics.registry import MetricRegistry
 from engine.stats import FinishedStats, PrefillStats, StepStats
+from engine.stats_work import StepWork
 
 
 class EngineMetrics:
@@ -30,6 +33,7 @@ class EngineMetrics:
 
     def __init__(self, registry: MetricRegistry) -> None:
         registry.declare(VLLM_METRICS)
+        registry.declare(VLLM_OPTIONAL_METRICS)
         registry.declare(OWN_METRICS)
         self._registry = registry
         self._gauges = _Gauges(registry)
@@ -97,6 +101,10 @@ class EngineMetrics:
         for kind, size in held.items():
             self._registry.value("slotune:device_memory_bytes", kind).set(size)
 
+    def set_device_peak(self, *, flops_per_s: float, bytes_per_s: float) -> None:
+        self._registry.value("slotune:device_peak", "flops").set(flops_per_s)
+        self._registry.value("slotune:device_peak", "bandwidth").set(bytes_per_s)
+
     def set_cache_config(self, **labels: object) -> None:
         self._registry.info(CACHE_CONFIG_INFO, labels)
 
@@ -157,6 +165,7 @@ class _Steps:
         self._phases = [
             histogram("slotune:step_duration_seconds", phase).observe for phase in STEP_PHASES
         ]
+        self._work = _Work(registry)
 
     def update(self, stats: StepStats) -> None:
         self._queries.inc(stats.prefix_query_tokens)
@@ -173,11 +182,34 @@ class _Steps:
         forward(stats.forward_s)
         sample(stats.sample_s)
         postprocess(stats.postprocess_s)
+        if stats.work is not None:
+            self._work.add(stats.work, stats.forward_s)
 
     def observe_gaps(self, gaps_s: Sequence[float]) -> None:
         observe = self._gaps.observe
         for gap_s in gaps_s:
             observe(gap_s)
+
+
+class _Work:
+    """What the roofline needs: work done, and the time the model took for it."""
+
+    def __init__(self, registry: MetricRegistry) -> None:
+        value = registry.value
+        self._flops = value("vllm:estimated_flops_per_gpu")
+        self._read = value("vllm:estimated_read_bytes_per_gpu")
+        self._written = value("vllm:estimated_write_bytes_per_gpu")
+        names = ("slotune:step_kind_seconds", "slotune:step_kind_flops", "slotune:step_kind_bytes")
+        self._kinds = {kind: tuple(value(name, kind) for name in names) for kind in STEP_KINDS}
+
+    def add(self, work: StepWork, forward_s: float) -> None:
+        self._flops.inc(work.flops)
+        self._read.inc(work.read_bytes)
+        self._written.inc(work.write_bytes)
+        seconds, flops, moved = self._kinds[work.kind]
+        seconds.inc(forward_s)
+        flops.inc(work.flops)
+        moved.inc(work.read_bytes + work.write_bytes)
 
 
 class _Requests:

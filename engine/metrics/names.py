@@ -61,6 +61,8 @@ PROMPT_SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 REJECTION_REASONS = ("max_num_queued_reqs", "max_num_queued_tokens")
 BINDING_LIMITS = ("kv_pressure", "seq_cap", "token_budget", "deferred", "underloaded", "other")
 STEP_PHASES = ("schedule", "prepare", "forward", "sample", "postprocess")
+STEP_KINDS = ("prefill", "decode", "mixed")
+PEAK_KINDS = ("flops", "bandwidth")
 BLOCK_STATES = ("free", "cached", "used")
 MEMORY_KINDS = ("weights", "kv", "activations", "free")
 ABORT_CAUSES = ("client_disconnect", "sibling_refused")
@@ -169,6 +171,25 @@ VLLM_METRICS: tuple[MetricSpec, ...] = (
     ),
 )
 
+VLLM_OPTIONAL_METRICS: tuple[MetricSpec, ...] = (
+    MetricSpec(
+        "vllm:estimated_flops_per_gpu",
+        "counter",
+        "FLOPs of all steps, estimated from their shapes.",
+    ),
+    MetricSpec(
+        "vllm:estimated_read_bytes_per_gpu",
+        "counter",
+        "Bytes of weights and KV read in all steps, estimated from their shapes.",
+    ),
+    MetricSpec(
+        "vllm:estimated_write_bytes_per_gpu",
+        "counter",
+        "Bytes of KV written in all steps, estimated from their shapes.",
+    ),
+)
+"""What vLLM exports only when asked to (--enable-mfu-metrics)."""
+
 OWN_METRICS: tuple[MetricSpec, ...] = (
     MetricSpec(
         "slotune:step_duration_seconds",
@@ -177,6 +198,34 @@ OWN_METRICS: tuple[MetricSpec, ...] = (
         label="phase",
         values=STEP_PHASES,
         buckets=STEP_BUCKETS_S,
+    ),
+    MetricSpec(
+        "slotune:step_kind_seconds",
+        "counter",
+        "Time the model computed, by what the step held: prompts, running requests, or both.",
+        label="kind",
+        values=STEP_KINDS,
+    ),
+    MetricSpec(
+        "slotune:step_kind_flops",
+        "counter",
+        "Estimated FLOPs, by what the step held.",
+        label="kind",
+        values=STEP_KINDS,
+    ),
+    MetricSpec(
+        "slotune:step_kind_bytes",
+        "counter",
+        "Estimated bytes read and written, by what the step held.",
+        label="kind",
+        values=STEP_KINDS,
+    ),
+    MetricSpec(
+        "slotune:device_peak",
+        "gauge",
+        "The device's peak: FLOP/s of dense matrix products, bytes/s of memory; 0 is not known.",
+        label="kind",
+        values=PEAK_KINDS,
     ),
     MetricSpec(
         "slotune:step_binding_limit",

@@ -29,6 +29,7 @@ from engine.runner.memory import (
     device_memory_bytes,
     measure_peak_bytes,
 )
+from engine.runner.peak import DevicePeak, device_peak
 from engine.sampling.logprobs import SCORED_ROWS, SampledRows, score_prompts
 from engine.sampling.sampler import Sampler
 from engine.sampling_params import SamplingParams
@@ -56,6 +57,8 @@ class ModelInfo:
     eos_token_ids: frozenset[int]
     dtype: str
     num_parameters: int
+    num_layer_parameters: int
+    element_bytes: int
 
 
 class ModelRunner:
@@ -88,6 +91,8 @@ class ModelRunner:
     @property
     def model_info(self) -> ModelInfo:
         config = self.config
+        tables = 1 if config.tie_word_embeddings else 2
+        embeddings = tables * config.vocab_size * config.hidden_size
         return ModelInfo(
             architecture=config.family,
             num_layers=config.num_layers,
@@ -100,7 +105,13 @@ class ModelRunner:
             eos_token_ids=config.eos_token_ids,
             dtype=str(self.dtype).removeprefix("torch."),
             num_parameters=self.model.num_parameters,
+            num_layer_parameters=self.model.num_parameters - embeddings,
+            element_bytes=self.dtype.itemsize,
         )
+
+    def device_peak(self) -> DevicePeak:
+        """The device's roofs; takes a fraction of a second where they must be measured."""
+        return device_peak(self.device, self.dtype)
 
     @property
     def device_name(self) -> str:

@@ -17,6 +17,7 @@ from engine.scheduler import Scheduler
 from engine.serve.admin import Bounds, KnobValues, LiveKnobs
 from engine.serve.options import ServeOptions
 from engine.serve.service import Service
+from engine.stats_work import ModelCosts
 from engine.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def assemble(
     scheduler = Scheduler(scheduler_config, runner.model_info.eos_token_ids, clock)
     registry = MetricRegistry(model_name=name, max_model_len=scheduler_config.max_model_len)
     metrics = EngineMetrics(registry)
-    engine = AsyncEngine(EngineCore(scheduler, runner, clock), metrics, clock=clock)
+    engine = AsyncEngine(EngineCore(scheduler, runner, clock, _costs(runner)), metrics, clock=clock)
     knobs = _live_knobs(config, runner, scheduler)
     service = Service(
         config=config,
@@ -55,6 +56,20 @@ def assemble(
     )
     _publish_constants(service, runner, metrics)
     return service
+
+
+def _costs(runner: ModelRunner) -> ModelCosts:
+    info = runner.model_info
+    return ModelCosts.of(
+        num_layer_parameters=info.num_layer_parameters,
+        hidden_size=info.hidden_size,
+        vocab_size=info.vocab_size,
+        num_layers=info.num_layers,
+        num_heads=info.num_heads,
+        head_dim=info.head_dim,
+        element_bytes=info.element_bytes,
+        kv_bytes_per_token=runner.memory.kv_bytes_per_token,
+    )
 
 
 def _scheduler_config(config: EngineConfig, runner: ModelRunner) -> SchedulerConfig:
@@ -118,6 +133,8 @@ def _publish_constants(service: Service, runner: ModelRunner, metrics: EngineMet
         activations=memory.activation_bytes,
         total=memory.device_memory_bytes,
     )
+    peak = runner.device_peak()
+    metrics.set_device_peak(flops_per_s=peak.flops_per_s, bytes_per_s=peak.bytes_per_s)
 
     def publish(values: KnobValues, kv_blocks: int) -> None:
         tokens = kv_blocks * service.config.block_size

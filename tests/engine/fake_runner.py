@@ -64,6 +64,8 @@ class FakeRunner:
             eos_token_ids=frozenset({EOS}),
             dtype="float32",
             num_parameters=0,
+            num_layer_parameters=0,
+            element_bytes=4,
         )
         kv_bytes = 8 * self.block_size * self.num_kv_blocks
         self.memory = _Memory(
@@ -74,6 +76,9 @@ class FakeRunner:
             kv_cache_bytes=kv_bytes,
             num_kv_blocks=self.num_kv_blocks,
         )
+
+    def device_peak(self) -> SimpleNamespace:
+        return SimpleNamespace(flops_per_s=1e12, bytes_per_s=1e10)
 
     def num_kv_blocks_at(self, gpu_memory_utilization: float) -> int:
         return min(self.num_kv_blocks, max(1, round(self.num_kv_blocks * gpu_memory_utilization)))

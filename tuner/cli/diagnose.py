@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options, pairs
@@ -50,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='e.g. "ttft_p95<500ms", may be given several times; keep the quotes',
     )
     group.add_argument("--thresholds", metavar="FILE", help="TOML file that overrides thresholds")
+    group.add_argument(
+        "--peak",
+        action="append",
+        default=[],
+        metavar="flops=N,bandwidth=N",
+        help="the device's peak FLOP/s and bytes/s, in place of what the engine tells",
+    )
     group.add_argument(
         "--window",
         type=seconds,
@@ -108,9 +116,11 @@ def seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     from storage.sources import open_source
-    from tuner.diagnosis.thresholds import DEFAULT, load_thresholds
+    from tuner.diagnosis.thresholds import DEFAULT, device_peak, load_thresholds
 
     thresholds = load_thresholds(args.thresholds) if args.thresholds else DEFAULT
+    if args.peak:
+        thresholds = replace(thresholds, device=device_peak(args.peak))
     slos = None
     if args.slo:
         from tuner.slo import parse_slos

@@ -51,11 +51,8 @@ class BreakdownSpec:
         return self.sglang if dialect == "sglang" else self.vllm
 
 
-_MFU = (
-    "start the engine so that it exports its estimates (vLLM: --enable-mfu-metrics); "
-    "slotune does not count them yet"
-)
-_PEAK = "give the device's peak in the thresholds file: [device] flops_per_s and bytes_per_s"
+_MFU = "start the engine so that it exports its estimates (vLLM: --enable-mfu-metrics)"
+_PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of its data sheet"
 _DCGM = "let Prometheus also scrape dcgm-exporter for this device"
 _ENGINE = "use an engine version that exports it; no other signal stands for it"
 
@@ -235,6 +232,15 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
     BreakdownSpec(
         "binding", "steps", "reason", True, ("slotune:step_binding_limit_total",),
         how_to_get="only slotune's engine counts it",
+    ),
+    *(
+        BreakdownSpec(
+            f"kind_{what}", unit, "kind", True, (f"slotune:step_kind_{metric}_total",),
+            how_to_get="only slotune's engine counts work by what a step holds",
+        )
+        for what, unit, metric in (
+            ("s", "s", "seconds"), ("flops", "FLOP", "flops"), ("bytes", "B", "bytes")
+        )
     ),
     BreakdownSpec(
         "phase_s", "s", "phase", True, ("slotune:step_duration_seconds_sum",),

@@ -6,26 +6,90 @@ achieved FLOP/s, bytes/s, the engine's phase times or the profiler's activity ar
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import Case, Check, Frame
 
-_HOW_PEAK = "give the device's peak in the thresholds file: [device] flops_per_s, bytes_per_s"
+_HOW_PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of its data sheet"
+PREFILL = ("prefill", "mixed")
+DECODE = ("decode",)
+KINDS = ("prefill", "mixed", "decode")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where steps of one kind lie under the roofline; shares of the device's peaks while it
+    computed them. intensity and ridge are in FLOP per byte."""
+
+    kind: str
+    mfu: float
+    mbu: float
+    intensity: float
+    ridge: float
+
+    @property
+    def side(self) -> str:
+        return "arithmetic" if self.intensity >= self.ridge else "memory"
+
+    def __str__(self) -> str:
+        return (
+            f"MFU {self.mfu:.0%}, MBU {self.mbu:.0%}, {self.intensity:.3g} FLOP/B against a ridge "
+            f"of {self.ridge:.3g}: under the {self.side} roof"
+        )
+
+
+def peaks(case: Case) -> tuple[float | None, float | None]:
+    """(FLOP/s, bytes/s): as given, else as the engine tells; 0 is not known."""
+    device = case.t.device
+    flops = device.flops_per_s or case.s.value("peak_flops") or None
+    return flops, device.bytes_per_s or case.s.value("peak_bytes") or None
+
+
+def points(case: Case) -> list[Point]:
+    """One per kind of step that ran; empty where the engine does not count work by kind."""
+    peak_flops, peak_bytes = peaks(case)
+    spent, flops, moved = (case.s.of(f"kind_{what}") for what in ("s", "flops", "bytes"))
+    if not peak_flops or not peak_bytes:
+        return []
+    return [
+        Point(
+            kind,
+            flops[kind] / spent[kind] / peak_flops,
+            moved[kind] / spent[kind] / peak_bytes,
+            flops[kind] / moved[kind],
+            peak_flops / peak_bytes,
+        )
+        for kind in KINDS
+        if spent.get(kind) and flops.get(kind) and moved.get(kind)
+    ]
+
+
+def evidence(case: Case) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{point.kind} steps", str(point)) for point in points(case))
 
 
 def mfu(case: Case) -> float | None:
-    """Achieved / peak FLOP/s."""
-    achieved = case.s.value("flops")
-    peak = case.t.device.flops_per_s or case.s.value("peak_flops")
+    """Achieved / peak FLOP/s: while steps with prompts were computed, else over the window."""
+    if (counted := _of_kinds(case, "kind_flops", PREFILL, peaks(case)[0])) is not None:
+        return counted
+    achieved, peak = case.s.value("flops"), peaks(case)[0]
     return achieved / peak if achieved is not None and peak else None
 
 
 def mbu(case: Case) -> float | None:
-    """Achieved / peak bytes/s, reads and writes together."""
-    read, write = case.s.value("read_bytes"), case.s.value("write_bytes")
-    peak = case.t.device.bytes_per_s or case.s.value("peak_bytes")
+    """Achieved / peak bytes/s, reads and writes: in pure decode steps, else over the window."""
+    if (counted := _of_kinds(case, "kind_bytes", DECODE, peaks(case)[1])) is not None:
+        return counted
+    read, write, peak = case.s.value("read_bytes"), case.s.value("write_bytes"), peaks(case)[1]
     return (read + (write or 0.0)) / peak if read is not None and peak else None
+
+
+def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], peak: float | None) -> float | None:
+    """Work per second of computing in these kinds of steps ÷ peak; None where none ran."""
+    spent, done = case.s.of("kind_s"), case.s.of(work)
+    seconds_, total = (sum(of.get(kind, 0.0) for kind in kinds) for of in (spent, done))
+    return total / seconds_ / peak if seconds_ and total and peak else None
 
 
 def bound(case: Case) -> str | None:
@@ -56,7 +120,7 @@ def compute_bound(case: Case) -> Check:
     if share is None:
         return frame.cant_tell(case, "the device's peak FLOP/s is not known",
                                ("device_peak{kind=flops}",), _HOW_PEAK)  # fmt: skip
-    return frame.judge(case, lambda: share, case.t("mfu_compute_bound"),
+    return frame.judge(case, lambda: share, case.t("mfu_compute_bound"), evidence=evidence(case),
                        says=lambda v: f"{v:.0%} of peak FLOP/s")  # fmt: skip
 
 
@@ -110,7 +174,8 @@ def bandwidth_bound(case: Case) -> Check:
         return frame.cant_tell(case, "the device's peak bytes/s is not known",
                                ("device_peak{kind=bandwidth}",), _HOW_PEAK)  # fmt: skip
     return frame.judge(case, lambda: share, case.t("mbu_warning"), case.t("mbu_critical"),
-                       says=lambda v: f"{v:.0%} of the device's peak bytes/s")  # fmt: skip
+                       says=lambda v: f"{v:.0%} of the device's peak bytes/s",
+                       evidence=evidence(case))  # fmt: skip
 
 
 def host_bound(case: Case) -> Check:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -134,6 +134,24 @@ def load_thresholds(path: str | Path) -> Thresholds:
     values = _numbers(path, "thresholds", data.get("thresholds", {}), tuple(TABLE))
     peaks = _numbers(path, "device", data.get("device", {}), ("flops_per_s", "bytes_per_s"))
     return Thresholds(values, DevicePeak(**peaks))
+
+
+def device_peak(texts: Sequence[str]) -> DevicePeak:
+    """Of "flops=9.9e14,bandwidth=3.3e12", one or both; raises UserError."""
+    names = {"flops": "flops_per_s", "bandwidth": "bytes_per_s"}
+    found: dict[str, float] = {}
+    for part in ",".join(texts).split(","):
+        name, _, number = part.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = 0.0
+        if name.strip() not in names or not 0 < value < float("inf"):
+            raise UserError(
+                f"--peak {part!r} is not flops=N or bandwidth=N with N above 0 (FLOP/s, bytes/s)"
+            )
+        found[names[name.strip()]] = value
+    return DevicePeak(**found)
 
 
 def _numbers(

@@ -6,16 +6,25 @@ import pytest
 
 from engine.metrics.cells import label_text
 from engine.metrics.http import HttpMetrics
-from engine.metrics.names import OWN_METRICS, VLLM_METRICS, MetricSpec, length_buckets
+from engine.metrics.names import (
+    OWN_METRICS,
+    VLLM_METRICS,
+    VLLM_OPTIONAL_METRICS,
+    MetricSpec,
+    length_buckets,
+)
 from engine.metrics.registry import MetricRegistry
 from tests.engine.metrics.exposition import Page, read
 
 VLLM = read((Path(__file__).parent / "data" / "vllm-0.32.txt").read_text())
 
 
+ALL = VLLM_METRICS + VLLM_OPTIONAL_METRICS + OWN_METRICS
+
+
 def new_registry() -> MetricRegistry:
     registry = MetricRegistry(model_name="smollm2", max_model_len=1024)
-    registry.declare(VLLM_METRICS + OWN_METRICS)
+    registry.declare(ALL)
     return registry
 
 
@@ -37,7 +46,7 @@ def test_shared_metric_has_vllms_type_labels_and_buckets(spec: MetricSpec) -> No
         assert ours.label_values[sample, "le"] >= VLLM.label_values[sample, "le"]
 
 
-@pytest.mark.parametrize("spec", VLLM_METRICS + OWN_METRICS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", ALL, ids=lambda spec: spec.name)
 def test_every_series_exists_at_zero_before_the_first_request(spec: MetricSpec) -> None:
     page, name = idle_page(), spec.name
     series = {key: v for key, v in page.samples.items() if key[0].startswith(name)}

@@ -333,6 +333,35 @@ def test_no_firing_node_contradicts_the_threshold_it_shows() -> None:
                 }[node.comparison], node  # fmt: skip
 
 
+KIND_S = {"prefill": 10.0, "decode": 10.0, "mixed": 0.0}
+KIND_FLOPS = {"prefill": 6e13, "decode": 1e11, "mixed": 0.0}
+KIND_BYTES = {"prefill": 1e10, "decode": 1.5e11, "mixed": 0.0}
+BY_KIND = {"kind_s": KIND_S, "kind_flops": KIND_FLOPS, "kind_bytes": KIND_BYTES}
+
+
+def test_roofline_by_kind_of_step() -> None:
+    """Peaks 1e13 FLOP/s and 2e10 B/s: prefill lies right of the ridge, decode left of it; idle
+    time of the window takes nothing off."""
+    slow = diagnose(signals(**PREFILL, breakdowns=BY_KIND), SLOS)
+    node = slow.node("3b.compute")
+    assert node.value == pytest.approx(0.6)
+    found = dict(node.evidence)
+    assert found["prefill steps"].startswith("MFU 60%, MBU 5%, 6e+03 FLOP/B")
+    assert found["prefill steps"].endswith("under the arithmetic roof")
+    assert found["decode steps"].endswith("under the memory roof")
+    assert slow.causes[0].key == "3b.compute"
+    late = diagnose(signals(**SLOW_TPOT, breakdowns=BY_KIND), SLOS)
+    assert late.node("4.bandwidth").value == pytest.approx(0.75)
+    assert late.causes[0].key == "4.bandwidth"
+
+
+def test_a_peak_of_0_is_not_known() -> None:
+    planted = PREFILL | {"peak_flops": 0.0, "peak_bytes": 0.0}
+    node = diagnose(signals(**planted, breakdowns=BY_KIND), SLOS).node("3b.compute")
+    assert node.state is State.CANT_TELL
+    assert "--peak" in node.how_to_get
+
+
 def test_json_round_trip() -> None:
     diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99, "preemptions": 4.0}), SLOS)
     assert Diagnosis.from_dict(json.loads(json.dumps(diagnosis.as_dict()))) == diagnosis
