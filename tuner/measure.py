@@ -219,13 +219,15 @@ def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
 def _choose(load: LoadResult, plan: LoadPlan, warmup_s: float, most_s: float) -> Chosen:
     """From the end of the warm-up to the last send, by the plan or where the run was ended.
 
-    A server that never worked has no warm-up: every failure counts, whenever it came.
+    What was sent after the last answer counts: a server that hung is not left out. A server that
+    never worked has no warm-up: every failure counts, whenever it came.
     """
     end_s = plan.send_s
     load_ended = load.stopped_early or load.sent_all
     if load_ended:
         ends = [r.end_s for r in load.records if r.state != "censored"]
-        end_s = min(plan.send_s, max(ends, default=load.ended_s))
+        sends = [math.nextafter(r.scheduled_s, math.inf) for r in load.records]
+        end_s = min(plan.send_s, max(ends + sends) if ends else load.ended_s)
     if load.stopped_early and _hopeless(load):
         return Chosen((0.0, end_s), Steady(0.0, None, "every request failed: all of them count"))
     return choose_window(
@@ -248,5 +250,6 @@ def _generator_dict(made: Measurement) -> dict[str, Any]:
 
 
 def _hopeless(load: LoadResult) -> bool:
-    failed = sum(record.state == "failed" for record in load.records)
-    return failed >= FAIL_FAST_REQUESTS and not any(record.ok for record in load.records)
+    if any(record.ok for record in load.records):  # the first, of most runs: asked at every tick
+        return False
+    return sum(record.state == "failed" for record in load.records) >= FAIL_FAST_REQUESTS

@@ -144,6 +144,27 @@ def test_open_loop_ends_with_its_last_request() -> None:
     assert made.counts["ok"] == 5
 
 
+@pytest.mark.parametrize("ending", ["requests", "caller"])
+def test_what_was_sent_to_a_server_that_hung_counts(ending: str) -> None:
+    """Also where sending ended before its time: ten answers are not the whole run."""
+
+    def script(index: int, body: dict[str, Any]) -> Reply:
+        return answer(body) if index < 10 else steps(HANG)
+
+    ends: dict[str, dict[str, Any]] = {
+        "requests": {"max_requests": 40},
+        "caller": {"should_stop": lambda load, _: len(load.records) >= 40},
+    }
+    with FakeServer(script) as server:
+        made = bench(server, "prompt=8,output=4,rate=20,arrivals=constant", duration_s=30,
+                     sending=Sending(drain_s=0.2), **ends[ending])  # fmt: skip
+        found = judge(parse_slos(["ttft_p50<10ms"]), made)
+    assert made.counts["ok"] == 10
+    assert made.counts["censored"] >= 30
+    assert made.counts["warmup"] == 0
+    assert found.state == "fail"
+
+
 def test_requests_cut_to_the_context_are_said() -> None:
     with FakeServer(max_model_len=64) as server:
         made = bench(server, "prompt=500,output=4,concurrency=1", max_requests=3)
