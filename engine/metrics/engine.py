@@ -199,6 +199,8 @@ class _Work:
         self._flops = value("vllm:estimated_flops_per_gpu")
         self._read = value("vllm:estimated_read_bytes_per_gpu")
         self._written = value("vllm:estimated_write_bytes_per_gpu")
+        self._peak_flops = value("slotune:device_peak", "flops")
+        self._peak_bytes = value("slotune:device_peak", "bandwidth")
         names = ("slotune:step_kind_seconds", "slotune:step_kind_flops", "slotune:step_kind_bytes")
         self._kinds = {kind: tuple(value(name, kind) for name in names) for kind in STEP_KINDS}
 
@@ -207,9 +209,15 @@ class _Work:
         self._read.inc(work.read_bytes)
         self._written.inc(work.write_bytes)
         seconds, flops, moved = self._kinds[work.kind]
+        moved_bytes = work.read_bytes + work.write_bytes
         seconds.inc(forward_s)
         flops.inc(work.flops)
-        moved.inc(work.read_bytes + work.write_bytes)
+        moved.inc(moved_bytes)
+        # A roof is never below what was reached: it was measured while other programs ran.
+        if work.flops > self._peak_flops.value * forward_s > 0:
+            self._peak_flops.set(work.flops / forward_s)
+        if moved_bytes > self._peak_bytes.value * forward_s > 0:
+            self._peak_bytes.set(moved_bytes / forward_s)
 
 
 class _Requests:

@@ -95,9 +95,10 @@ def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], peak: float | None)
 def bound(case: Case) -> str | None:
     """What the roofline says the device is at, in words; None where it is at neither roof."""
     compute, memory = mfu(case), mbu(case)
-    if compute is not None and compute >= case.t("mfu_compute_bound"):
+    most = case.t("plausible_ratio")
+    if compute is not None and case.t("mfu_compute_bound") <= compute <= most:
         return f"compute-bound: {compute:.0%} of peak FLOP/s"
-    if memory is not None and memory >= case.t("mbu_warning"):
+    if memory is not None and case.t("mbu_warning") <= memory <= most:
         return f"bandwidth-bound: {memory:.0%} of peak bytes/s"
     return None
 
@@ -120,8 +121,16 @@ def compute_bound(case: Case) -> Check:
     if share is None:
         return frame.cant_tell(case, "the device's peak FLOP/s is not known",
                                ("device_peak{kind=flops}",), _HOW_PEAK)  # fmt: skip
+    if share > case.t("plausible_ratio"):
+        return _over_the_roof(case, frame, share, "FLOP/s", "flops")
     return frame.judge(case, lambda: share, case.t("mfu_compute_bound"), evidence=evidence(case),
                        says=lambda v: f"{v:.0%} of peak FLOP/s")  # fmt: skip
+
+
+def _over_the_roof(case: Case, frame: Frame, share: float, unit: str, kind: str) -> Check:
+    """More than the device's peak cannot be: the peak is wrong, so nothing is concluded."""
+    why = f"{share:.0%} of the device's peak {unit}: that peak is told too low"
+    return frame.cant_tell(case, why, (f"device_peak{{kind={kind}}}",), _HOW_PEAK)
 
 
 def small_steps(case: Case) -> Check:
@@ -173,6 +182,8 @@ def bandwidth_bound(case: Case) -> Check:
     if share is None:
         return frame.cant_tell(case, "the device's peak bytes/s is not known",
                                ("device_peak{kind=bandwidth}",), _HOW_PEAK)  # fmt: skip
+    if share > case.t("plausible_ratio"):
+        return _over_the_roof(case, frame, share, "bytes/s", "bandwidth")
     return frame.judge(case, lambda: share, case.t("mbu_warning"), case.t("mbu_critical"),
                        says=lambda v: f"{v:.0%} of the device's peak bytes/s",
                        evidence=evidence(case))  # fmt: skip

@@ -355,6 +355,14 @@ def test_roofline_by_kind_of_step() -> None:
     assert late.causes[0].key == "4.bandwidth"
 
 
+def test_more_than_the_peak_is_not_concluded_from() -> None:
+    diagnosis = diagnose(signals(**PREFILL | SLOW_TPOT, flops=3e13, read_bytes=9e10), SLOS)
+    for key in ("3b.compute", "4.bandwidth"):
+        node = diagnosis.node(key)
+        assert node.state is State.CANT_TELL
+        assert "too low" in node.summary
+
+
 def test_a_peak_of_0_is_not_known() -> None:
     planted = PREFILL | {"peak_flops": 0.0, "peak_bytes": 0.0}
     node = diagnose(signals(**planted, breakdowns=BY_KIND), SLOS).node("3b.compute")
