@@ -13,7 +13,8 @@ import pytest
 from tests.test_architecture import ROOMS, imports, modules
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = CONFIG["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 LOCKED = {line.partition("==")[0] for line in (ROOT / "requirements.lock").read_text().split()}
 
@@ -40,6 +41,18 @@ def imported(room: str) -> set[str]:
 def test_every_import_is_declared(room: str) -> None:
     absent = {"dev"} if room == "engine" else {"dev", "engine", "gpu"}
     assert imported(room) - declared(*(set(EXTRAS) - absent)) == set()
+
+
+def test_an_install_carries_every_file_that_the_code_reads() -> None:
+    carried = CONFIG["tool"]["setuptools"]["package-data"]["*"]
+    files = [
+        path
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    ]
+    assert len(files) > len(ROOMS)
+    assert [path.name for path in files if not any(map(path.match, carried))] == []
 
 
 def test_every_declared_package_is_pinned() -> None:
