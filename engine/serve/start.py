@@ -100,5 +100,5 @@ def ready_line(service: Service, host: str, port: int) -> str:
     return (
         f"ready: http://{reachable}:{port}  model={service.served_model_name} "
         f"max_num_seqs={values.max_num_seqs} chunk_size={values.chunk_size} "
-        f"kv_blocks={service.knobs.kv_blocks_cap}"
+        f"kv_blocks={service.knobs.kv_blocks_cap} attention={service.facts['attention_backend']}"
     )

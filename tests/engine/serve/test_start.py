@@ -14,7 +14,7 @@ from engine.config import EngineConfig
 from engine.errors import EngineConfigError
 from engine.runner import device
 from engine.serve.options import ServeOptions
-from engine.serve.start import build_service
+from engine.serve.start import build_service, ready_line
 from tests.engine.serve.harness import byte_tokenizer
 from tests.engine.tiny_models import save_folder, tiny_model
 
@@ -51,6 +51,9 @@ def test_what_runs_is_named_and_the_device_gives_the_defaults(
     assert service.config.model == service.served_model_name == folder.name
     assert service.knobs.values.chunk_size == 8192
     assert service.knobs.values.max_num_seqs == 8
+    line = ready_line(service, "127.0.0.1", 8000)
+    assert f"model={folder.name} max_num_seqs=8 chunk_size=8192 kv_blocks=4" in line
+    assert f"attention={service.facts['attention_backend']}" in line
 
 
 def test_memory_that_is_not_there(folder: Path) -> None:
