@@ -70,7 +70,7 @@ class StopRule:
             return f"over-saturated: {saturation}"
         if not chosen.steady.reached:
             return ""
-        settled_s = (window_s[0], _all_ended_s(records, window_s))
+        settled_s = (window_s[0], all_ended_s(records, window_s))
         if all(self._decided(clause, records, window_s, settled_s) for clause in self.slos.clauses):
             return f"every clause was decided at look {self.looks}"
         return ""
@@ -99,7 +99,7 @@ class StopRule:
         return False
 
 
-def _all_ended_s(records: Sequence[RequestRecord], window_s: Window) -> float:
+def all_ended_s(records: Sequence[RequestRecord], window_s: Window) -> float:
     """Until when every request of the window that was scheduled before has ended."""
     running = [
         r.scheduled_s for r in records

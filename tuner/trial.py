@@ -15,6 +15,7 @@ from typing import Protocol
 from storage.rows import FailureKind, MeasurementState, Stage
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
+from tuner.load import LoadResult
 from tuner.measure import Measurement
 from tuner.progress import Progress
 from tuner.slo import SloSet, Verdict, judge
@@ -24,6 +25,14 @@ from tuner.targets.process import classify
 from tuner.workload import Workload
 
 ATTEMPTS = 2
+
+
+class EarlyEnd(Protocol):
+    """Asked twice a second whether what was measured so far is enough; why says for what."""
+
+    why: str
+
+    def __call__(self, load: LoadResult, warmup_s: float) -> bool: ...
 
 
 class Measure(Protocol):
@@ -38,13 +47,19 @@ class Measure(Protocol):
         warmup_s: float,
         seed: int,
         slos: SloSet | None,
+        price_per_hour: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[LoadResult, float], bool] | None = None,
+        stop_when_decided: bool = False,
     ) -> Measurement: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """What every trial of a study shares: the target, the load, the judge, the instrument."""
+    """What every trial of a study shares: the target, the load, the judge, the instrument.
+
+    price_per_hour: of the server, for cost_per_mtok.
+    """
 
     target: Target
     workload: Workload
@@ -54,11 +69,16 @@ class Lab:
     warmup_s: float
     on_progress: Callable[[Progress], None] | None = None
     clock: Callable[[], float] = time.time
+    price_per_hour: float | None = None
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one configuration under one seed. Times are Unix seconds."""
+    """What came of one configuration under one load and seed. Times are Unix seconds.
+
+    measurement belongs to the last attempt: never to an earlier one that was tried again.
+    workload None: the study's only one.
+    """
 
     stage: Stage
     config: dict[str, Setting]
@@ -73,6 +93,7 @@ class Outcome:
     trial_number: int | None = None
     measurement_id: int | None = None
     spent_s: float = field(default=0.0)
+    workload: Workload | None = None
 
     @property
     def ok(self) -> bool:
@@ -83,6 +104,11 @@ class Outcome:
         if self.ok and self.verdict is not None:
             return [*self.verdict.margins, -1.0]
         return [MARGIN_LIMIT] * len(slos.clauses) + [1.0]
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether it was ended on evidence, before its time."""
+        return self.measurement is not None and bool(self.measurement.ended_why)
 
     @property
     def meets_by_estimate(self) -> bool:
@@ -97,17 +123,27 @@ def run_trial(
     stage: Stage,
     seed: int,
     trial_number: int | None = None,
+    workload: Workload | None = None,
+    early_end: EarlyEnd | None = None,
+    until_decided: bool = False,
 ) -> Outcome:
-    """Apply, measure, judge. Raises KeyboardInterrupt, and TargetError only when the target is
-    gone for good; every other failure is in the Outcome. What was measured on a server that ended
-    or was restarted meanwhile is no result."""
+    """Apply, measure, judge; workload None is the lab's own. early_end and until_decided may end
+    the measurement before its time. Raises KeyboardInterrupt, and TargetError only when the target
+    is gone for good; every other failure is in the Outcome. What was measured on a server that
+    ended or was restarted meanwhile is no result."""
     started_at_s = lab.clock()
-    outcome = Outcome(stage, dict(config), seed, started_at_s, "failed", trial_number=trial_number)
+    outcome = Outcome(
+        stage, dict(config), seed, started_at_s, "failed", trial_number=trial_number,
+        workload=workload or lab.workload,
+    )  # fmt: skip
     for attempt in range(1, ATTEMPTS + 1):
+        outcome.measurement, outcome.verdict, outcome.log_tail = None, None, ""
+        if early_end is not None:
+            early_end.why = ""
         try:
             lab.target.apply(config)
             lab.target.reset_prefix_cache()
-            _measure(lab, outcome)
+            _measure(lab, outcome, early_end, until_decided)
         except TargetError as error:
             if error.gone:
                 raise
@@ -124,16 +160,21 @@ def run_trial(
     return outcome
 
 
-def _measure(lab: Lab, outcome: Outcome) -> None:
+def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decided: bool) -> None:
     made = lab.measure(
         lab.target.endpoint,
-        lab.workload,
+        outcome.workload or lab.workload,
         duration_s=lab.window_s,
         warmup_s=lab.warmup_s,
         seed=outcome.seed,
         slos=lab.slos,
+        price_per_hour=lab.price_per_hour,
         on_progress=lab.on_progress,
+        should_stop=early_end,
+        stop_when_decided=until_decided,
     )
+    if early_end is not None and early_end.why:
+        made.ended_why = early_end.why
     lab.target.verify()
     outcome.measurement = made
     outcome.verdict = judge(lab.slos, made)

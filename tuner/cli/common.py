@@ -38,12 +38,15 @@ def add_target_options(parser: argparse.ArgumentParser, *, url_required: bool = 
     group.add_argument("--api-key", help="bearer token the server asks for")
 
 
-def add_load_options(parser: argparse.ArgumentParser) -> None:
-    """--workload, --slo, --seed."""
+def add_load_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """--workload (several: a list, may be given again), --slo, --seed."""
     group = parser.add_argument_group("load and SLOs")
+    again = "; given again: every one must hold, the worst counts" if several else ""
     group.add_argument(
         "--workload",
-        help='what to send, a preset or e.g. "prompt=256,output=64,concurrency=16"',
+        action="append" if several else "store",
+        default=[] if several else None,
+        help=f'what to send, a preset or e.g. "prompt=256,output=64,concurrency=16"{again}',
     )
     group.add_argument(
         "--slo",

@@ -10,7 +10,6 @@ from tuner.report.words import VERDICTS
 from tuner.search.decide import Config
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
-from tuner.search.proposals import result_value
 from tuner.slo import SloSet
 from tuner.trial import Outcome
 from tuner.units import show
@@ -72,7 +71,8 @@ class Narrator:
         best: Outcome | None = None
         best_value = 0.0
         for outcome in self._latest.values():
-            value = result_value(outcome, self._objective)
+            made = outcome.measurement
+            value = self._objective.value(made.summary) if made is not None else None
             if value is None or not outcome.meets_by_estimate:
                 continue
             if best is None or self._objective.better(value, best_value):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from tuner.cli.common import add_database_option, add_load_options, add_output_options
-from tuner.cli.search_options import add_knob_option, add_measuring_options
+from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
 from tuner.cli.targets import add_tuned_target_options
+from tuner.search.options import SAMPLERS
 
 NAME = "optimize"
 HELP = "find the knob settings that serve most while the SLOs hold, and confirm the gain"
@@ -14,24 +15,39 @@ HELP = "find the knob settings that serve most while the SLOs hold, and confirm 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tuned_target_options(parser)
-    add_load_options(parser)
+    add_load_options(parser, several=True)
     group = parser.add_argument_group("search")
     add_knob_option(group, required=False)
+    add_constraint_option(group)
     group.add_argument(
         "--budget",
         metavar="TIME|TRIALS",
         help='for the whole study, all sittings together: "5m", "90s" or "20 trials" (default 10m)',
     )
-    goal = group.add_mutually_exclusive_group()
-    goal.add_argument(
-        "--maximize", metavar="METRIC", help="e.g. output_tps, the default, or goodput"
+    group.add_argument(
+        "--maximize",
+        action="append",
+        default=[],
+        metavar="METRIC",
+        help="e.g. output_tps, the default, goodput, or capacity: the highest load that meets "
+        "every SLO; several objectives (at most 3) give a Pareto front",
     )
-    goal.add_argument("--minimize", metavar="METRIC", help='e.g. "ttft_p95"')
+    group.add_argument(
+        "--minimize",
+        action="append",
+        default=[],
+        metavar="METRIC",
+        help='e.g. "ttft_p95" or cost_per_mtok',
+    )
+    group.add_argument(
+        "--price-per-hour", type=_price, metavar="$", help="of the server, for cost_per_mtok"
+    )
     group.add_argument(
         "--sampler",
-        choices=("auto", "gp", "tpe", "random"),
+        choices=SAMPLERS,
         default="auto",
-        help="auto: Gaussian process where torch is installed, else TPE",
+        help="auto: Gaussian process where torch is installed, else TPE (several objectives: "
+        "NSGA-II)",
     )
     group.add_argument(
         "--calibrate",
@@ -44,11 +60,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave the confirmed best configuration on the server (default: restore its own)",
     )
     group.add_argument(
-        "--study", metavar="NAME", help="name to store under; an existing study is resumed"
+        "--study",
+        metavar="NAME",
+        help="name to store under; an existing study is resumed, or shared with the workers that "
+        "are at it now, each with a server of its own",
     )
     add_measuring_options(group)
     add_database_option(parser)
     add_output_options(parser)
+
+
+def _price(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"must be more than 0 and less than a million, got {text}")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,3 +27,14 @@ def add_measuring_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--warmup", metavar="TIME", help="load before the window opens, e.g. 3s (default: fitted)"
     )
+
+
+def add_constraint_option(group: argparse._ArgumentGroup) -> None:
+    """--constraint, repeatable."""
+    group.add_argument(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help='what knobs must keep to together, e.g. "chunk_size <= 64 * max_num_seqs"',
+    )

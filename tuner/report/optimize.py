@@ -6,17 +6,23 @@ Every figure carries its interval and its number of samples; a gain carries its 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.report.flags import commands, config_text
+from tuner.report.front import front_dicts, front_lines
+from tuner.report.table import aligned as aligned
+from tuner.report.table import estimate_text as estimate_text
 from tuner.report.words import ANSWERS, GAINS, VERDICTS
 from tuner.search.decide import Decision
+from tuner.search.goal import Goal
+from tuner.search.levels import LOOKS
+from tuner.search.noise import noise_of
 from tuner.search.objective import Objective
 from tuner.search.pool import Pooled
-from tuner.search.proposals import result_value
-from tuner.slo import SloSet
-from tuner.stats import Comparison, Estimate
+from tuner.search.trials import of_config, trials_of
+from tuner.stats import CONFIDENCE, Comparison
+from tuner.targets.base import setting_text
 from tuner.trial import Outcome
 from tuner.units import count_text, show
 
@@ -27,33 +33,41 @@ UNSTEADY = 1.3
 
 def result_dict(
     decision: Decision,
-    objective: Objective,
+    goal: Goal,
     *,
     model: str,
     engine: str,
     outcomes: Sequence[Outcome],
     nearest: Outcome | None,
+    ruled_out: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """JSON-able; `best` is empty when the baseline stays."""
-    best = decision.best_config
+    """JSON-able; `best` is empty when the baseline stays. ruled_out: how many proposals arithmetic
+    ruled out, by reason."""
+    best, trials = decision.best_config, trials_of(outcomes)
+    noise = noise_of(goal, trials)
     return {
         "answer": decision.answer,
         "reason": decision.reason,
         "met": decision.met,
-        "objective": str(objective),
+        "objective": str(goal.objectives[0]),
+        "objectives": [str(objective) for objective in goal.objectives],
         "baseline": _side(decision.baseline_config, decision.baseline),
         "best": _side(best, decision.best) if best is not None and decision.best else {},
         "gain": _gain_dict(decision.gain),
+        "gains": {o.key: _gain_dict(gain) for o, gain in decision.gains},
+        "candidates": decision.candidates,
+        "noise": {"sd_log": noise.sd, "repetitions": noise.degrees},
+        "front": front_dicts(goal, trials),
+        "ruled_out": dict(ruled_out or {}),
         "closest": dict(nearest.config) if nearest is not None and not decision.met else {},
         "flags": _commands(decision, model, engine),
-        "cautions": cautions(decision, objective, outcomes),
+        "cautions": cautions(decision, goal, outcomes),
     }
 
 
 def report_lines(
     decision: Decision,
-    objective: Objective,
-    slos: SloSet,
+    goal: Goal,
     *,
     model: str,
     engine: str,
@@ -62,16 +76,20 @@ def report_lines(
     resume: str,
     outcomes: Sequence[Outcome],
     nearest: Outcome | None,
+    ruled_out: Mapping[str, int] | None = None,
 ) -> list[str]:
     """What is printed at the end. load says under what the figures were measured."""
+    trials = trials_of(outcomes)
     lines = ["", f"{ANSWERS[decision.answer]}: {decision.reason}", "", f"  {load}", ""]
-    lines += _table(decision, objective, slos)
+    lines += _table(decision, goal)
     lines += _verdict_lines("baseline", decision.baseline)
     if decision.best is not None:
         lines += _verdict_lines("best", decision.best)
     lines.append("")
     if decision.answer != "none_feasible":
-        lines.append(gain_text(decision, objective))
+        lines += _gain_lines(decision, goal)
+        lines.append(noise_of(goal, trials).text(goal.objectives[0].key))
+    lines += front_lines(goal, trials)
     if not decision.met and decision.best is None:
         lines += _closest_lines(decision, nearest)
     if decision.answer != "none_feasible":
@@ -80,7 +98,10 @@ def report_lines(
             f"  {name:<11} {command}"
             for name, command in _commands(decision, model, engine).items()
         ]
-    lines += [f"caution: {text}" for text in cautions(decision, objective, outcomes)]
+    lines += [f"caution: {text}" for text in cautions(decision, goal, outcomes)]
+    lines += [
+        f"not started: {count_text(n, 'proposal')}, {why}" for why, n in (ruled_out or {}).items()
+    ]
     failed = [o for o in outcomes if o.state != "ok"]
     measured = count_text(len(outcomes), "measurement")
     lines += ["", f"study {study}: {measured}, {len(failed)} without a result"]
@@ -88,26 +109,31 @@ def report_lines(
     return [*lines, f"go on with: {resume}"]
 
 
-def cautions(decision: Decision, objective: Objective, outcomes: Sequence[Outcome]) -> list[str]:
+def cautions(decision: Decision, goal: Goal, outcomes: Sequence[Outcome]) -> list[str]:
     """What a reader should doubt: a machine that changed while it was measured."""
-    values = [
-        value
-        for o in outcomes
-        if o.config == decision.baseline_config
-        and (value := result_value(o, objective)) is not None
-    ]
-    if len(values) < 2 or max(values) <= UNSTEADY * min(values):
+    objective, trials = goal.objectives[0], trials_of(outcomes)
+    readings = [goal.read(t, trials) for t in of_config(trials, decision.baseline_config)]
+    values = [r.values[0] for r in readings if r.values[0] is not None]
+    estimate = decision.baseline.summary.get(objective.key)
+    if len(values) < 2 or estimate is None or max(values) <= UNSTEADY * min(values):
         return []
-    unit = decision.baseline.summary[objective.key].unit
+    unit = estimate.unit if len(goal.loads) == 1 else "× its mean"
     return [
         f"the machine was not steady: {objective.key} of the unchanged baseline ranged from "
         f"{show(min(values), unit)} to {show(max(values), unit)}; repeat when nothing else runs"
     ]
 
 
-def gain_text(decision: Decision, objective: Objective) -> str:
+def _gain_lines(decision: Decision, goal: Goal) -> list[str]:
+    if len(decision.gains) < 2:
+        shown = [o for o, gain in decision.gains if gain == decision.gain]
+        return [gain_text(decision, shown[0] if shown else goal.objectives[0])]
+    return [gain_text(decision, objective, gain) for objective, gain in decision.gains]
+
+
+def gain_text(decision: Decision, objective: Objective, gain: Comparison | None = None) -> str:
     """`output_tps 1.31 × baseline (95 % interval 1.22 to 1.41, 3 pairs): confirmed`."""
-    gain = decision.gain
+    gain = gain if gain is not None else decision.gain
     if gain is None or math.isnan(gain.ratio):
         return f"{objective.key}: no paired comparison with the baseline"
     text = f"{objective.key} {gain.ratio:.3g} × baseline"
@@ -115,29 +141,45 @@ def gain_text(decision: Decision, objective: Objective) -> str:
         text = f"best candidate {config_text(decision.compared_config)}: {text}"
     if not math.isfinite(gain.high):
         return f"{text}, {gain.n} pair: no interval, so no gain or loss is claimed"
+    shared = ""
+    if gain.confidence > CONFIDENCE:
+        candidates = count_text(decision.candidates, "candidate")
+        shared = f"; {CONFIDENCE:.0%} for {candidates} at {len(LOOKS)} looks together"
     return (
-        f"{text} (95 % interval {gain.low:.3g} to {gain.high:.3g} from {gain.n} interleaved pairs, "
-        f"same requests on both sides): {GAINS[gain.outcome]}"
+        f"{text} ({gain.confidence * 100:.3g} % interval {gain.low:.3g} to {gain.high:.3g} from "
+        f"{gain.n} interleaved pairs, same requests on both sides{shared}): {GAINS[gain.outcome]}"
     )
 
 
-def estimate_text(estimate: Estimate | None) -> str:
-    """`312 ms [287 ms, 344 ms] n=214`."""
-    if estimate is None or not estimate.measured:
-        return "–"
-    ends = f"{show(estimate.low, estimate.unit)}, {show(estimate.high, estimate.unit)}"
-    return f"{show(estimate.value, estimate.unit)} [{ends}] n={estimate.n}"
+def _table(decision: Decision, goal: Goal) -> list[str]:
+    """Under several loads one table for each, the worst figures first."""
+    lines = _one_table(decision, goal, None)
+    if decision.baseline.by_load:
+        lines.insert(0, "  the worst of all loads")
+        for place, (name, _) in enumerate(decision.baseline.by_load):
+            lines += [f"  load {name}", *_one_table(decision, goal, place)]
+    return lines
 
 
-def _table(decision: Decision, objective: Objective, slos: SloSet) -> list[str]:
+def _one_table(decision: Decision, goal: Goal, place: int | None) -> list[str]:
     sides = [("baseline", decision.baseline_config, decision.baseline)]
     if decision.best_config is not None and decision.best is not None:
         sides.append(("best", decision.best_config, decision.best))
-    keys = list(dict.fromkeys([objective.key, *(c.key for c in slos.clauses), *SHOWN]))
+    if place is not None:
+        sides = [(name, config, pooled.by_load[place][1]) for name, config, pooled in sides]
+    wanted = [o.key for o in goal.objectives] + [c.key for c in goal.slos.clauses]
+    keys = list(dict.fromkeys([*wanted, *SHOWN]))
     rows = [["", *(name for name, _, _ in sides)]]
-    rows += [[knob, *(f"{config[knob]:g}" for _, config, _ in sides)] for knob in sides[0][1]]
+    if place is None:
+        rows += [
+            [knob, *(setting_text(config[knob]) for _, config, _ in sides)] for knob in sides[0][1]
+        ]
     rows.append(["runs", *(str(pooled.runs) for _, _, pooled in sides)])
-    rows += [[key, *(estimate_text(p.summary.get(key)) for _, _, p in sides)] for key in keys]
+    rows += [
+        [key, *(estimate_text(p.summary.get(key)) for _, _, p in sides)]
+        for key in keys
+        if any(key in p.summary for _, _, p in sides)
+    ]
     return aligned(rows)
 
 
@@ -160,25 +202,20 @@ def _closest_lines(decision: Decision, nearest: Outcome | None) -> list[str]:
     ]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns padded to their widest cell."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return [f"  {line}".rstrip() for line in padded]
-
-
 def _side(config: dict[str, Any], pooled: Pooled | None) -> dict[str, Any]:
     if pooled is None:
         return {"config": dict(config)}
     return {
         "config": dict(config),
         "runs": pooled.runs,
-        "figures": {key: estimate.as_dict() for key, estimate in pooled.summary.items()},
+        "figures": _figures(pooled),
         "verdict": pooled.verdict.as_dict(),
+        "by_load": {name: _figures(one) for name, one in pooled.by_load},
     }
+
+
+def _figures(pooled: Pooled) -> dict[str, Any]:
+    return {key: estimate.as_dict() for key, estimate in pooled.summary.items()}
 
 
 def _gain_dict(gain: Comparison | None) -> dict[str, Any]:
@@ -186,7 +223,10 @@ def _gain_dict(gain: Comparison | None) -> dict[str, Any]:
         return {}
     values = {"ratio": gain.ratio, "low": gain.low, "high": gain.high}
     finite = {key: value if math.isfinite(value) else None for key, value in values.items()}
-    return finite | {"pairs": gain.n, "outcome": gain.outcome, "method": gain.method}
+    return finite | {
+        "pairs": gain.n, "outcome": gain.outcome, "method": gain.method,
+        "confidence": gain.confidence,
+    }  # fmt: skip
 
 
 def _commands(decision: Decision, model: str, engine: str) -> dict[str, str]:

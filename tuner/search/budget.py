@@ -1,8 +1,8 @@
-"""How a budget of minutes or trials becomes measurements: how many, and how long each.
+"""How a budget of minutes or trials becomes trials: how many, and how long each.
 
 A time budget covers everything: calibration, two baselines, search, confirmation. Windows are
-sized so that about SLOTS measurements fit; with little time there are fewer, never shorter than a
-window that can tell anything.
+sized so that about SLOTS trials fit; with little time there are fewer, never shorter than a window
+that can tell anything. The confirmation's share is planned first, because few runs prove nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,17 @@ DRAIN_S = 1.5
 
 BASELINES = 2
 MIN_TRIALS = 5
+CONFIRM_SHARE = 0.55
+"""Of what the baselines leave; what the search saves by ending trials early comes on top."""
+
+CONFIRM_PLANS = (
+    (3, 8), (3, 5), (2, 8), (2, 5), (1, 8), (1, 5), (2, 3), (1, 3), (2, 2), (1, 2),
+)  # fmt: skip
+"""(finalists, rounds), best first."""
+
+ALL_FINALISTS = 3
+"""Rounds that all finalists take part in; the best one goes on alone."""
+
 _TRIALS = re.compile(r"\s*(\d+)\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
 
 
@@ -37,23 +48,24 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """window_s and warmup_s of each measurement; measurements for the search and the rounds of
-    the confirmation (each measures the baseline and up to two candidates)."""
+    """window_s and warmup_s of each measurement; trials for the search, rounds of the confirmation
+    and how many finalists it starts with. loads: measurements of one trial."""
 
     window_s: float
     warmup_s: float
     search: int
     confirm_rounds: int
     finalists: int
+    loads: int = 1
 
     @property
     def slot_s(self) -> float:
-        """About what one measurement takes."""
-        return self.window_s + self.warmup_s + DRAIN_S
+        """About what one trial takes."""
+        return self.loads * (self.window_s + self.warmup_s + DRAIN_S)
 
     @property
     def confirm_slots(self) -> int:
-        return self.confirm_rounds * (1 + self.finalists)
+        return _confirm_slots(self.finalists, self.confirm_rounds)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,23 +96,36 @@ def plan(
     *,
     window_s: float | None = None,
     warmup_s: float | None = None,
+    loads: int = 1,
 ) -> Plan:
-    """Split what is left after spent_s; window_s and warmup_s are kept where given."""
+    """Split what is left after spent_s; window_s and warmup_s are kept where given. loads: how
+    many measurements a trial has."""
     warmup = DEFAULT_WARMUP_S if warmup_s is None else warmup_s
     if budget.total_s is None:
-        return _split(budget.trials or MIN_TRIALS, window_s or DEFAULT_WINDOW_S, warmup)
+        return _split(budget.trials or MIN_TRIALS, window_s or DEFAULT_WINDOW_S, warmup, loads)
     left_s = max(0.0, budget.total_s - spent_s)
     if window_s is None:
-        fitting_s = left_s / SLOTS - warmup - DRAIN_S
+        fitting_s = left_s / SLOTS / loads - warmup - DRAIN_S
         window_s = min(MAX_WINDOW_S, max(MIN_WINDOW_S, fitting_s))
-    slots = int(left_s / (window_s + warmup + DRAIN_S))
-    return _split(max(MIN_TRIALS, slots), window_s, warmup)
+    slots = int(left_s / (window_s + warmup + DRAIN_S) / loads)
+    return _split(max(MIN_TRIALS, slots), window_s, warmup, loads)
 
 
-def _split(slots: int, window_s: float, warmup_s: float) -> Plan:
-    """Two baselines; about 42 % for the confirmation; the rest for the search."""
+def _split(slots: int, window_s: float, warmup_s: float, loads: int) -> Plan:
+    """Two baselines, the best confirmation that its share pays for, the rest for the search."""
     left = slots - BASELINES
-    finalists = 2 if slots >= 14 else 1
-    rounds = max(1, min(5, round(0.42 * left / (1 + finalists))))
-    search = left - rounds * (1 + finalists)
-    return Plan(window_s, warmup_s, search, rounds, finalists)
+    finalists, rounds = next(
+        (
+            (finalists, rounds)
+            for finalists, rounds in CONFIRM_PLANS
+            if _confirm_slots(finalists, rounds) <= CONFIRM_SHARE * left
+        ),
+        (1, 1),
+    )
+    search = left - _confirm_slots(finalists, rounds)
+    return Plan(window_s, warmup_s, search, rounds, finalists, loads)
+
+
+def _confirm_slots(finalists: int, rounds: int) -> int:
+    together = min(rounds, ALL_FINALISTS)
+    return together * (1 + finalists) + (rounds - together) * 2

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from engine.knobs import KNOBS
-from tuner.search.objective import Objective
-from tuner.search.proposals import result_value
+from tuner.search.front import front_of, spread_out
+from tuner.search.goal import Goal, is_complete
 from tuner.search.space import Space
-from tuner.targets.base import Setting
+from tuner.search.trials import Config, Trial, distinct, number_of, of_config
 from tuner.trial import Outcome, worst_margin
 
 SWEEPS = (
@@ -18,10 +19,16 @@ SWEEPS = (
 """Where single-variable sweeps look, as positions on each knob's axis; the knob that decides how
 long others wait comes first."""
 
+NEARLY = 0.15
+"""A worst margin (log ratio) up to which a point that misses an SLO may be noise."""
 
-def sweep_points(
-    space: Space, baseline: dict[str, Setting], count: int
-) -> list[dict[str, Setting]]:
+MEMORY = "gpu_memory_utilization"
+MEMORY_MARGIN = 0.02
+"""A share of device memory this close below one that failed is not recommended: it starts fine and
+fails with the first peak that is a little higher."""
+
+
+def sweep_points(space: Space, baseline: Config, count: int) -> list[Config]:
     """Up to count configurations that differ from the baseline in one knob."""
     axes = {axis.name: axis for axis in space.axes}
     known = {name for name, _ in SWEEPS}
@@ -35,19 +42,34 @@ def sweep_points(
     return unique[:count]
 
 
-def ranked(outcomes: Sequence[Outcome], objective: Objective) -> list[dict[str, Setting]]:
+def ranked(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> list[Config]:
     """Configurations worth confirming, best first: those that meet every clause at the point
-    estimate, by their objective. Several runs of a configuration count by their mean."""
-    by_config: dict[tuple[tuple[str, Setting], ...], list[Outcome]] = {}
-    for outcome in outcomes:
-        by_config.setdefault(tuple(sorted(outcome.config.items())), []).append(outcome)
+    estimate and are not too close to one that ran out of memory, by the objective (several: along
+    the front). Several trials of a configuration count by their mean."""
+    usable = [t for t in explored if not _near_memory_failure(t.config, trials)]
+    if len(goal.objectives) > 1:
+        return spread_out(front_of(goal, usable), goal)
+    objective = goal.objectives[0]
     scored = []
-    for runs in by_config.values():
-        values = [v for v in (result_value(o, objective) for o in runs) if v is not None]
-        if values and all(run.meets_by_estimate for run in runs):
-            scored.append((sum(values) / len(values), dict(runs[0].config)))
+    for config in distinct(usable):
+        readings = [goal.read(t, trials) for t in of_config(usable, config)]
+        values = [reading.values[0] for reading in readings]
+        known = [value for value in values if value is not None]
+        if known and all(reading.meets for reading in readings):
+            scored.append((sum(known) / len(known), config))
     scored.sort(key=lambda pair: pair[0], reverse=objective.higher_is_better)
     return [config for _, config in scored]
+
+
+def nearly(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> Config | None:
+    """The configuration nearest to meeting every clause, if noise may have kept it from that."""
+    known = [
+        (max(goal.read(t, trials).margins), t)
+        for t in explored
+        if t.ok and is_complete(goal, t) and not t.ended_early
+    ]
+    margin, trial = min(known, key=lambda pair: pair[0], default=(math.inf, None))
+    return trial.config if trial is not None and margin <= NEARLY else None
 
 
 def closest(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -56,9 +78,30 @@ def closest(outcomes: Sequence[Outcome]) -> Outcome | None:
     return min(with_result, key=worst_margin, default=None)
 
 
-def _feasible(config: dict[str, Setting]) -> dict[str, Setting]:
+def _near_memory_failure(config: Config, trials: Sequence[Trial]) -> bool:
+    """Whether another trial failed with hardly more memory and no larger load on it."""
+    share = number_of(config, MEMORY)
+    failed = [t for t in trials if t.failed and "memory" in t.failure_reason.lower()]
+    return share is not None and any(
+        share >= (number_of(trial.config, MEMORY) or math.inf) - MEMORY_MARGIN
+        and _as_heavy(config, trial.config)
+        for trial in failed
+    )
+
+
+def _as_heavy(config: Config, than: Config) -> bool:
+    """Whether every other knob is the same, or a number at least as large."""
+    for name, value in than.items():
+        mine, other = number_of(config, name), number_of(than, name)
+        larger = mine is not None and other is not None and mine >= other
+        if name != MEMORY and config.get(name) != value and not larger:
+            return False
+    return True
+
+
+def _feasible(config: Config) -> Config:
     """A chunk below max_num_seqs takes max_num_seqs down with it."""
-    seqs, chunk = config.get("max_num_seqs"), config.get("chunk_size")
+    seqs, chunk = number_of(config, "max_num_seqs"), number_of(config, "chunk_size")
     if seqs is None or chunk is None or chunk >= seqs:
         return config
     return config | {"max_num_seqs": max(int(KNOBS["max_num_seqs"].low or 1), int(chunk))}

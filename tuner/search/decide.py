@@ -2,39 +2,38 @@
 
 Only confirmation runs speak for a candidate (the search's own figures are biased: it was chosen for
 them), and first of all for the baseline (measured in turn with it, on the machine as it was then).
-A gain is claimed only where its interval excludes none.
+A gain is claimed only where its interval excludes none, at a level that all candidates and looks
+share (tuner.search.levels); "better" is never said of what is merely shown and not compared.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from scipy.stats import t
-
+from tuner.search.goal import Goal
+from tuner.search.levels import LOOKS, looked_at, shared_confidence
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled, pool
-from tuner.search.proposals import result_value
-from tuner.slo import SloSet
-from tuner.stats import Comparison, compare_rates
-from tuner.stats.compare import CONFIDENCE
-from tuner.targets.base import Setting
+from tuner.search.pool import Pooled
+from tuner.search.trials import Config, Trial, distinct, of_config, trials_of
+from tuner.slo import Verdict
+from tuner.stats import CONFIDENCE, Comparison
 from tuner.trial import Outcome
 from tuner.units import count_text
 
-Answer = Literal["improved", "keep_baseline", "undecided", "none_feasible"]
-Config = dict[str, Setting]
+__all__ = ["Answer", "Config", "Decision", "Standing", "decide", "pooled_baseline", "standing"]
 
+Answer = Literal["improved", "keep_baseline", "undecided", "none_feasible"]
 
 ONLY_BASELINE = "only the baseline has a result; a larger --budget leaves time for others"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """best None: nothing beats keeping the baseline, or nothing meets the SLOs. gain compares the
-    objective of compared_config over the baseline's, in paired runs."""
+    """best None: nothing beats keeping the baseline, or nothing meets the SLOs. gain compares an
+    objective of compared_config over the baseline's, in paired runs; gains does so for each
+    objective. confidence: of every claim, shared by `candidates`."""
 
     answer: Answer
     reason: str
@@ -44,6 +43,9 @@ class Decision:
     best: Pooled | None = None
     gain: Comparison | None = None
     compared_config: Config | None = None
+    gains: tuple[tuple[Objective, Comparison], ...] = ()
+    candidates: int = 1
+    confidence: float = CONFIDENCE
 
     @property
     def chosen_config(self) -> Config:
@@ -59,88 +61,117 @@ class Decision:
         return self.chosen.verdict.state == "pass"
 
 
-def compare(
-    confirmed: Sequence[Outcome], baseline: Config, candidate: Config, objective: Objective
-) -> Comparison | None:
-    """Candidate over baseline in the objective, paired by seed; None without a pair."""
-    values: dict[int, dict[bool, float]] = {}
-    for outcome in confirmed:
-        value = result_value(outcome, objective)
-        if value is not None and outcome.config in (baseline, candidate):
-            values.setdefault(outcome.seed, {})[outcome.config == candidate] = value
-    pairs = [pair for pair in values.values() if len(pair) == 2]
-    if not pairs:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A candidate in the confirmation, as of its last look. pairs: with the baseline, measured so
+    far."""
+
+    config: Config
+    pooled: Pooled
+    gains: tuple[tuple[Objective, Comparison], ...]
+    pairs: int
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Of each objective; inconclusive where no pair was looked at."""
+        return [gain.outcome for _, gain in self.gains] or ["inconclusive"]
+
+    @property
+    def improved(self) -> bool:
+        """Better in one objective and not worse in any."""
+        return "improved" in self.outcomes and "worse" not in self.outcomes
+
+
+def standing(
+    trials: Sequence[Trial], baseline: Config, candidate: Config, goal: Goal, candidates: int
+) -> Standing | None:
+    """None without a usable confirmation run of the candidate."""
+    confirmed = [t for t in trials if t.stage == "confirm" and t.ok]
+    base, mine = of_config(confirmed, baseline), of_config(confirmed, candidate)
+    looked = looked_at(mine)
+    pooled = goal.pooled(looked or mine, shared_confidence(candidates))
+    if pooled is None:
         return None
-    return compare_rates(
-        [pair[False] for pair in pairs],
-        [pair[True] for pair in pairs],
-        higher_is_better=objective.higher_is_better,
-    )
+    if not looked:
+        pooled = replace(pooled, verdict=_not_yet(pooled.verdict))
+    seeds = {trial.seed for trial in base}
+    pairs = [trial for trial in mine if trial.seed in seeds]
+    level = shared_confidence(candidates, len(goal.objectives))
+    gains = []
+    for objective in goal.objectives:
+        gain = goal.compare(base, looked_at(pairs) or pairs, objective, level)
+        if gain is not None and not looked_at(pairs):
+            gain = replace(gain, outcome="inconclusive")
+        if gain is not None:
+            gains.append((objective, gain))
+    return Standing(candidate, pooled, tuple(gains), len(pairs))
 
 
-def ends_rounds(gain: Comparison, looks: int) -> bool:
-    """Whether a gain is clear enough to measure no further, when it is looked at up to `looks`
-    times.
-
-    Who stops at the first interval that excludes 1 finds gains in noise: an early "improved" must
-    hold at the level divided by the looks. The other outcomes claim nothing and end at once.
-    """
-    if gain.outcome != "improved":
-        return gain.outcome in ("no_difference", "worse")
-    tail, degrees = (1 - CONFIDENCE) / 2, gain.n - 1
-    half = math.log(gain.high / gain.low) / 2
-    wider = half * float(t.ppf(1 - tail / looks, degrees) / t.ppf(1 - tail, degrees))
-    return abs(math.log(gain.ratio)) > wider
-
-
-def pooled_baseline(outcomes: Sequence[Outcome], baseline: Config, slos: SloSet) -> Pooled | None:
+def pooled_baseline(
+    trials: Sequence[Trial], baseline: Config, goal: Goal, candidates: int = 1
+) -> Pooled | None:
     """Its runs of the confirmation, where they decide; else all its runs."""
-    runs = [o for o in outcomes if o.config == baseline]
-    confirmed = pool([o for o in runs if o.stage == "confirm"], slos)
+    runs = of_config(trials, baseline)
+    level = shared_confidence(candidates)
+    confirmed = goal.pooled(looked_at([t for t in runs if t.stage == "confirm" and t.ok]), level)
     if confirmed is not None and confirmed.verdict.state != "inconclusive":
         return confirmed
-    return pool(runs, slos)
+    return goal.pooled(runs, level)
 
 
-def decide(
-    outcomes: Sequence[Outcome], baseline: Config, slos: SloSet, objective: Objective
-) -> Decision:
+def candidates_of(trials: Sequence[Trial], baseline: Config) -> list[Config]:
+    """Everything that ever was a candidate shares the level."""
+    confirmed = [trial for trial in trials if trial.stage == "confirm"]
+    return [config for config in distinct(confirmed) if config != baseline]
+
+
+def decide(outcomes: Sequence[Outcome], baseline: Config, goal: Goal) -> Decision:
     """From all outcomes of a study whose baseline has a result."""
-    base = pooled_baseline(outcomes, baseline, slos)
+    trials = trials_of(outcomes)
+    candidates = candidates_of(trials, baseline)
+    base = pooled_baseline(trials, baseline, goal, len(candidates))
     if base is None:
         raise ValueError("the baseline has no result")
-    confirmed = [o for o in outcomes if o.stage == "confirm"]
-    why_none = _why_none(outcomes, baseline)
+    why_none = _why_none(trials, baseline, goal)
     decisions = []
-    for candidate in _distinct(o.config for o in confirmed if o.config != baseline):
-        found = pool([o for o in confirmed if o.config == candidate], slos)
+    for candidate in candidates:
+        found = standing(trials, baseline, candidate, goal, len(candidates))
         if found is not None:
-            gain = compare(confirmed, baseline, candidate, objective)
-            decisions.append(_judge(base, baseline, found, candidate, gain, objective, why_none))
+            decisions.append(_judge(base, baseline, found, goal, why_none))
+    if not decisions:
+        return _without_candidate(base, baseline, trials, goal)
     order: dict[Answer, int] = {
         "improved": 0, "undecided": 1, "keep_baseline": 2, "none_feasible": 3,
     }  # fmt: skip
-    if decisions:
-        return min(decisions, key=lambda d: (order[d.answer], objective.rank(d.chosen.summary)))
-    return _without_candidate(base, baseline, outcomes)
+    first = goal.objectives[0]
+    best = min(decisions, key=lambda d: (order[d.answer], not d.met, first.rank(d.chosen.summary)))
+    level = shared_confidence(len(candidates), len(goal.objectives))
+    return replace(best, candidates=len(candidates), confidence=level)
 
 
-def _others(outcomes: Sequence[Outcome], baseline: Config) -> list[Config]:
+def _not_yet(verdict: Verdict) -> Verdict:
+    """One run cannot tell how much runs differ."""
+    if verdict.state == "fail":
+        return verdict
+    return replace(verdict, state="inconclusive", reason=f"confirmed by fewer than {LOOKS[0]} runs")
+
+
+def _others(trials: Sequence[Trial], baseline: Config) -> list[Config]:
     """Configurations with a result, other than the baseline."""
-    return _distinct(o.config for o in outcomes if o.config != baseline and o.ok)
+    return distinct([t for t in trials if t.config != baseline and t.ok])
 
 
-def _met_once(outcomes: Sequence[Outcome], baseline: Config) -> list[Config]:
+def _met_once(trials: Sequence[Trial], baseline: Config, goal: Goal) -> list[Config]:
     """Explored configurations that met every clause at the point estimate."""
-    return _distinct(o.config for o in outcomes if o.config != baseline and o.meets_by_estimate)
+    return distinct([t for t in trials if t.config != baseline and goal.read(t, trials).meets])
 
 
-def _why_none(outcomes: Sequence[Outcome], baseline: Config) -> str:
+def _why_none(trials: Sequence[Trial], baseline: Config, goal: Goal) -> str:
     """On what ground no configuration is said to meet the SLOs."""
-    others = _others(outcomes, baseline)
+    others = _others(trials, baseline)
     if not others:
         return ONLY_BASELINE
-    if met := len(_met_once(outcomes, baseline)):
+    if met := len(_met_once(trials, baseline, goal)):
         return (
             f"{met} of {count_text(len(others), 'other configuration')} met them in a measurement, "
             "but the best of these missed them when measured again"
@@ -148,25 +179,24 @@ def _why_none(outcomes: Sequence[Outcome], baseline: Config) -> str:
     return f"measured were the baseline and {count_text(len(others), 'other configuration')}"
 
 
-def _judge(
-    base: Pooled,
-    baseline: Config,
-    found: Pooled,
-    candidate: Config,
-    gain: Comparison | None,
-    objective: Objective,
-    why_none: str,
-) -> Decision:
+def _judge(base: Pooled, baseline: Config, found: Standing, goal: Goal, why_none: str) -> Decision:
     """One candidate against the baseline."""
+    shown = _shown(found)
 
     def recommend(answer: Answer, reason: str) -> Decision:
-        return Decision(answer, reason, baseline, base, candidate, found, gain, candidate)
+        return Decision(
+            answer, reason, baseline, base, found.config, found.pooled,
+            shown[1] if shown else None, found.config, found.gains,
+        )  # fmt: skip
 
     def keep(answer: Answer, reason: str) -> Decision:
-        return Decision(answer, reason, baseline, base, gain=gain, compared_config=candidate)
+        return Decision(
+            answer, reason, baseline, base, gain=shown[1] if shown else None,
+            compared_config=found.config, gains=found.gains,
+        )  # fmt: skip
 
-    name = objective.key
-    state, base_state = found.verdict.state, base.verdict.state
+    name = shown[0].key if shown else goal.objectives[0].key
+    state, base_state = found.pooled.verdict.state, base.verdict.state
     if state == "fail":
         if base_state == "fail":
             return keep("none_feasible", why_none)
@@ -177,48 +207,51 @@ def _judge(
         return recommend(
             "undecided", "the baseline misses the SLOs; the best candidate is not yet decided"
         )
-    outcome = gain.outcome if gain is not None else "inconclusive"
-    if outcome == "improved":
+    if found.improved:
         if state == "pass":
             return recommend("improved", f"{name} is better and the SLOs are met")
         return recommend("undecided", f"{name} is better, the SLOs are not yet decided")
-    if state == "pass" and base_state == "inconclusive" and outcome != "worse":
-        return recommend("improved", "meets the SLOs, which is not shown of the baseline")
-    words = {
-        "no_difference": f"no difference in {name} beyond the noise",
-        "worse": f"the baseline has the better {name}",
-        "inconclusive": f"no gain in {name} could be shown",
-    }
-    return keep("keep_baseline", words[outcome])
+    if state == "pass" and base_state == "inconclusive" and "worse" not in found.outcomes:
+        return recommend(
+            "undecided", "meets the SLOs; whether the baseline meets them too is not decided"
+        )
+    return keep("keep_baseline", _why_keep(found, name))
 
 
-def _without_candidate(base: Pooled, baseline: Config, outcomes: Sequence[Outcome]) -> Decision:
+def _shown(found: Standing) -> tuple[Objective, Comparison] | None:
+    """The gain that is told: of the first objective that decides the outcome."""
+    for wanted in ("improved", "worse"):
+        for pair in found.gains:
+            if pair[1].outcome == wanted:
+                return pair
+    return found.gains[0] if found.gains else None
+
+
+def _why_keep(found: Standing, name: str) -> str:
+    if "worse" in found.outcomes:
+        return f"the baseline has the better {name}"
+    if all(outcome == "no_difference" for outcome in found.outcomes):
+        return f"no difference in {name} beyond the noise"
+    if found.pairs < LOOKS[0]:
+        return f"no gain in {name} could be shown: too few pairs of runs"
+    return f"no gain in {name} could be shown"
+
+
+def _without_candidate(
+    base: Pooled, baseline: Config, trials: Sequence[Trial], goal: Goal
+) -> Decision:
     state = base.verdict.state
-    if state == "fail" and (met := len(_met_once(outcomes, baseline))):
+    if state == "fail" and (met := len(_met_once(trials, baseline, goal))):
         reason = (
             f"the baseline misses the SLOs; {count_text(met, 'other configuration')} met them in a "
             "measurement that was not repeated: a larger --budget leaves time for it"
         )
         return Decision("undecided", reason, baseline, base)
     if state == "fail":
-        return Decision("none_feasible", _why_none(outcomes, baseline), baseline, base)
+        return Decision("none_feasible", _why_none(trials, baseline, goal), baseline, base)
+    alone = not _others(trials, baseline)
     if state == "pass":
-        reason = "no configuration promised to be better"
-        return Decision(
-            "keep_baseline",
-            reason if _others(outcomes, baseline) else ONLY_BASELINE,
-            baseline,
-            base,
-        )
+        reason = ONLY_BASELINE if alone else "no configuration promised to be better"
+        return Decision("keep_baseline", reason, baseline, base)
     reason = "no candidate was confirmed and the baseline is undecided"
-    return Decision(
-        "undecided", reason if _others(outcomes, baseline) else ONLY_BASELINE, baseline, base
-    )
-
-
-def _distinct(configs: Iterable[Config]) -> list[Config]:
-    found: list[Config] = []
-    for config in configs:
-        if config not in found:
-            found.append(config)
-    return found
+    return Decision("undecided", ONLY_BASELINE if alone else reason, baseline, base)

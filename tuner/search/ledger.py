@@ -6,7 +6,7 @@ from their raw records and judged again, so a changed SLO needs no new run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from storage import Database
@@ -28,16 +28,30 @@ class Ledger(Protocol):
 
     def add(self, outcome: Outcome) -> None: ...
 
+    def refresh(self) -> None:
+        """Take in what other workers have stored since."""
+        ...
+
 
 class StudyLedger:
     """A study of the database. spent_s: what its trials took so far, all sittings together."""
 
-    def __init__(self, database: Database, study: Study, slos: SloSet, workload: Workload) -> None:
+    def __init__(
+        self,
+        database: Database,
+        study: Study,
+        slos: SloSet,
+        workload: Workload,
+        price_per_hour: float | None = None,
+    ) -> None:
         self._database = database
         self._study_id = study.id
         self._slos = slos
         self._workload = workload
-        self.outcomes = list(self._stored(database.list_measurements(study_id=study.id)))
+        self._price_per_hour = price_per_hour
+        self._known: set[int] = set()
+        self.outcomes: list[Outcome] = []
+        self.refresh()
 
     @property
     def spent_s(self) -> float:
@@ -45,12 +59,13 @@ class StudyLedger:
 
     def add(self, outcome: Outcome) -> None:
         made = outcome.measurement
+        workload = outcome.workload or self._workload
         outcome.measurement_id = self._database.add_measurement(
             study_id=self._study_id,
             trial_number=outcome.trial_number,
             stage=outcome.stage,
             config=outcome.config,
-            workload=self._workload.as_dict(),
+            workload=workload.as_dict(),
             slos=str(self._slos),
             seed=outcome.seed,
             started_at_s=outcome.started_at_s,
@@ -63,27 +78,43 @@ class StudyLedger:
             server=made.server.as_dict() if made is not None and made.server else None,
             records=to_columns(made.records) if made is not None else None,
         )
+        self._known.add(outcome.measurement_id)
         self.outcomes.append(outcome)
 
-    def _stored(self, rows: list[StoredMeasurement]) -> Iterator[Outcome]:
-        for row in rows:
-            outcome = Outcome(
-                stage=_stage(row.stage),
-                config=dict(row.config),
-                seed=row.seed or 0,
-                started_at_s=row.started_at_s,
-                state=row.state,  # type: ignore[arg-type]
-                failure_kind=row.failure_kind,  # type: ignore[arg-type]
-                failure_reason=row.failure_reason or "",
-                trial_number=row.trial_number,
-                measurement_id=row.id,
-                spent_s=row.duration_s or 0.0,
-            )
-            if row.state in ("ok", "invalid") and row.summary is not None:
-                load = self._database.load_records
-                outcome.measurement = rebuilt(row, load, self._slos, self._workload)
-                outcome.verdict = judge(self._slos, outcome.measurement)
-            yield outcome
+    def refresh(self) -> None:
+        rows = self._database.list_measurements(study_id=self._study_id)
+        fresh = [row for row in rows if row.id not in self._known]
+        if fresh:
+            self.outcomes += [self._stored(row) for row in fresh]
+            self.outcomes.sort(key=lambda outcome: outcome.started_at_s)
+            self._known |= {row.id for row in fresh}
+
+    def _stored(self, row: StoredMeasurement) -> Outcome:
+        workload = self._workload_of(row)
+        outcome = Outcome(
+            stage=_stage(row.stage),
+            config=dict(row.config),
+            seed=row.seed or 0,
+            started_at_s=row.started_at_s,
+            state=row.state,  # type: ignore[arg-type]
+            failure_kind=row.failure_kind,  # type: ignore[arg-type]
+            failure_reason=row.failure_reason or "",
+            trial_number=row.trial_number,
+            measurement_id=row.id,
+            spent_s=row.duration_s or 0.0,
+            workload=workload,
+        )
+        if row.state in ("ok", "invalid") and row.summary is not None:
+            load = self._database.load_records
+            outcome.measurement = rebuilt(row, load, self._slos, workload, self._price_per_hour)
+            outcome.verdict = judge(self._slos, outcome.measurement)
+        return outcome
+
+    def _workload_of(self, row: StoredMeasurement) -> Workload:
+        stored = row.workload or {}
+        if not stored or stored == self._workload.as_dict():
+            return self._workload
+        return Workload.from_dict(stored)
 
 
 def rebuilt(
@@ -91,6 +122,7 @@ def rebuilt(
     load_records: Callable[[int], dict[str, Any]],
     slos: SloSet,
     workload: Workload,
+    price_per_hour: float | None = None,
 ) -> Measurement:
     """A stored measurement from its raw records, summarised under slos. StorageError."""
     summary = row.summary or {}
@@ -104,6 +136,8 @@ def rebuilt(
         records=from_columns(load_records(row.id)),
         lag_p99_s=float(summary["lag_p99_s"]),
         server=ServerSide.from_dict(row.server),
+        price_per_hour=price_per_hour,
+        ended_why=str(summary.get("ended_why") or ""),
     )
     return summarize(made, slos)
 

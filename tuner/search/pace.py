@@ -1,4 +1,4 @@
-"""How many more measurements the budget allows, from what the measurements so far have taken."""
+"""How many more trials the budget allows, from what the trials so far have taken."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from tuner.search.budget import Budget, Plan
 from tuner.search.ledger import Ledger
+from tuner.search.trials import trials_of
 
 UNLIMITED = 10_000
+RECENT = 6
 
 
 class Pace:
@@ -32,8 +34,10 @@ class Pace:
 
     @property
     def slot_s(self) -> float:
-        """What one measurement takes: the mean of the last ones, restarts included."""
-        recent = [o.spent_s for o in self._ledger.outcomes[-6:] if o.ok and o.spent_s > 0]
+        """What one trial takes: the mean of the last ones that were not ended early, restarts
+        included."""
+        whole = [t for t in trials_of(self._ledger.outcomes) if t.ok and not t.ended_early]
+        recent = [trial.spent_s for trial in whole if trial.spent_s > 0][-RECENT:]
         return sum(recent) / len(recent) if recent else self._plan.slot_s
 
     @property
@@ -41,9 +45,9 @@ class Pace:
         return self._clock() - self._began_s
 
     def left(self) -> int:
-        """Measurements that still fit."""
+        """Trials that still fit."""
         if self._budget.trials is not None:
-            return self._budget.trials - len(self._ledger.outcomes)
+            return self._budget.trials - len(trials_of(self._ledger.outcomes))
         if self._budget.total_s is None:
             return UNLIMITED
         # A tenth of a slot over is no reason to leave one unused.

@@ -1,16 +1,16 @@
-"""Where to measure next: Optuna, told of every outcome, crashes included.
+"""Where to measure next: Optuna, told of every trial, crashes included.
 
 A failed configuration is told as a *finished* trial with a violated constraint of its own and the
 worst value seen, because samplers learn nothing from failed trials. SLO margins are the other
-constraints. The only module of the search that imports optuna.
+constraints. Invariant: what is RUNNING in Optuna's history belongs to a living worker; the points
+of dead ones are asked again.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import warnings
+import contextlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,197 +18,258 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.search.objective import Objective
+from tuner.search.goal import Goal, Reading, is_complete, no_result
+from tuner.search.samplers import make_sampler, quietly
 from tuner.search.space import Space
-from tuner.slo import SloSet
-from tuner.targets.base import Setting
-from tuner.trial import Outcome
+from tuner.search.trials import Config, Trial
 
-STARTUP_TRIALS = 6
 MAX_REPEATS = 4
 """Proposals of a point already measured that are answered from memory, one after the other."""
+
+MAX_ELSEWHERE = 60
+"""Random points that must all be known before the space counts as exhausted."""
+
+DEFAULT_WORKER = "alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """number is Optuna's; swept: a planned point that varies one knob, not the sampler's choice."""
+    """number is Optuna's; swept: a planned point that varies one knob, not the sampler's choice.
+    asked: the number under which the point was asked first, where its worker died."""
 
     number: int
-    config: dict[str, Setting]
+    config: Config
     swept: bool
+    asked: int | None = None
 
 
-def sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    """auto: a Gaussian process where torch is installed, else TPE."""
-    if name == "auto":
-        name = "gp" if importlib.util.find_spec("torch") is not None else "tpe"
-    options: dict[str, Any] = {"seed": seed, "n_startup_trials": STARTUP_TRIALS}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if name == "gp":
-            return optuna.samplers.GPSampler(constraints_func=_constraints, **options)
-        if name == "tpe":
-            return optuna.samplers.TPESampler(
-                multivariate=True, constraints_func=_constraints, **options
-            )
-        return optuna.samplers.RandomSampler(seed=seed)
-
-
-def history_name(study: str, space: Space, objective: Objective, slos: SloSet) -> str:
+def history_name(study: str, space: Space, goal: Goal) -> str:
     """Name of Optuna's history: another one as soon as its numbers would mean something else."""
-    meaning = f"{space.as_dict()['axes']} {objective} {slos}"
+    wanted = " ".join(map(str, goal.objectives))
+    loads = "" if len(goal.loads) == 1 else " ".join(map(str, goal.loads))
+    meaning = f"{space.meaning} {wanted} {goal.slos}{loads}"
     return f"{study} {zlib.crc32(meaning.encode()):08x}"
 
 
 class Proposer:
-    """ask() → measure → tell(); storage None keeps it in memory."""
+    """ask() → measure → tell(); storage None keeps it in memory.
+
+    rules_out says which configurations cannot work; worker and alive, whose a running point is.
+    """
 
     def __init__(
         self,
         space: Space,
-        objective: Objective,
-        slos: SloSet,
+        goal: Goal,
         *,
         sampler_name: str = "auto",
         seed: int = 0,
         name: str | None = None,
         storage: optuna.storages.BaseStorage | None = None,
+        rules_out: Callable[[Config], bool] = lambda config: False,
+        worker: str = DEFAULT_WORKER,
+        alive: Callable[[str], bool] = lambda worker: worker == DEFAULT_WORKER,
     ) -> None:
-        self._space = space
-        self._objective = objective
-        self._slos = slos
+        self._space, self._goal = space, goal
+        self._rules_out, self._worker, self._alive = rules_out, worker, alive
         self._distributions: dict[str, BaseDistribution] = {
             axis: FloatDistribution(0.0, 1.0) for axis in space.names
         }
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quietly():
             self._study = optuna.create_study(
                 study_name=name,
                 storage=storage,
-                direction=objective.direction,
+                directions=[objective.direction for objective in goal.objectives],
                 load_if_exists=True,
             )
-        # A resumed study must not draw its first points again.
-        self._study.sampler = sampler(sampler_name, seed + len(self._study.trials))
-        self._known: list[Outcome] = []
+        self._study.sampler = make_sampler(
+            sampler_name,
+            seed + len(self._study.trials),  # a resumed study must not draw its first points again
+            space,
+            len(goal.objectives),
+        )
+        self._trials: list[Trial] = []
 
-    def learn(self, outcome: Outcome) -> None:
-        """Tell of a measurement that nobody asked for (a baseline)."""
-        if outcome not in self._known:
-            self._known.append(outcome)
-        if set(self._space.names) - set(outcome.config):
+    def learn(self, trial: Trial) -> None:
+        """Tell of a trial that nobody asked for (a baseline, or one under other SLOs)."""
+        if trial not in self._trials:
+            self._trials.append(trial)
+        if set(self._space.names) - set(trial.config):
+            return
+        reading = self._goal.read(trial, self._trials)
+        attributes = self._attributes(trial, reading)
+        if any(_same(told, attributes) for told in self._study.trials):
             return
         self._study.add_trial(
             optuna.trial.create_trial(
-                params=self._space.encode(outcome.config),
+                params=self._space.encode(trial.config),
                 distributions=self._distributions,
-                value=self._value(outcome),
-                user_attrs=self._attributes(outcome),
-                system_attrs={"constraints": tuple(self._margins(outcome))},
+                values=self._values(reading),
+                user_attrs=attributes,
+                system_attrs={"constraints": tuple(reading.margins)},
             )
         )
 
-    def enqueue(self, configs: Sequence[dict[str, Setting]]) -> None:
+    def enqueue(self, configs: Sequence[Config]) -> None:
         """Points to measure before the sampler chooses."""
         for config in configs:
-            self._study.enqueue_trial(
-                self._space.encode(config), user_attrs={"swept": True}, skip_if_exists=True
-            )
+            if not self._rules_out(config):
+                self._study.enqueue_trial(
+                    self._space.encode(config), user_attrs={"swept": True}, skip_if_exists=True
+                )
 
-    def ask(self) -> Proposal:
-        """The next point that has not been measured; repeats are answered from memory."""
-        for _ in range(MAX_REPEATS):
-            proposal = self._ask_once()
-            before = [o for o in self._known if o.config == proposal.config]
-            if not before:
-                return proposal
-            self._tell(proposal.number, before[-1])
-        return self._ask_random()
-
-    def tell(self, proposal: Proposal, outcome: Outcome) -> None:
-        self._known.append(outcome)
-        self._tell(proposal.number, outcome)
-
-    def recover(self, outcomes: Sequence[Outcome]) -> None:
-        """After a restart: finish what was asked before, from what was stored."""
-        self._known = list(outcomes)
-        by_number = {o.trial_number: o for o in outcomes if o.trial_number is not None}
-        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            stored = by_number.get(trial.number)
-            if stored is not None and stored.config == self._space.decode(trial.params):
-                self._tell(trial.number, stored)
+    def sync(self, trials: Sequence[Trial]) -> None:
+        """What is known now, by whomever it was measured; mends what a dead worker left."""
+        self._trials = list(trials)
+        by_number = {t.number: t for t in trials if t.number is not None}
+        for asked in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            worker = asked.user_attrs.get("worker", "")
+            if worker == self._worker or self._alive(worker):
+                continue
+            stored = by_number.get(asked.user_attrs.get("asked", asked.number))
+            if (
+                stored is not None
+                and is_complete(self._goal, stored)
+                and (stored.config == self._decoded(asked))
+            ):
+                self._tell(asked.number, stored)
             else:
-                self._study.tell(trial.number, state=TrialState.FAIL)
-        # A history begun under other SLOs or ranges knows nothing of the old measurements.
-        fresh = not any(t.state.is_finished() for t in self._study.trials)
-        told = sum(t.user_attrs.get("stage") == "baseline" for t in self._study.trials)
-        baselines = [o for o in outcomes if o.stage == "baseline"]
-        for outcome in outcomes if fresh else baselines[told:]:
-            self.learn(outcome)
+                self._ask_again(asked)
 
-    def _ask_once(self) -> Proposal:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            trial = self._study.ask(self._distributions)
-        return self._proposal(trial)
+    def recover(self, trials: Sequence[Trial]) -> None:
+        """At the start of a sitting: sync, and teach a history that was begun under other SLOs,
+        objectives or ranges what was measured before."""
+        self.sync(trials)
+        told = [t for t in self._study.trials if t.state.is_finished()]
+        for trial in trials:
+            if is_complete(self._goal, trial) and (not told or trial.stage == "baseline"):
+                self.learn(trial)
 
-    def _ask_random(self) -> Proposal:
-        """The sampler is stuck on known points: look elsewhere."""
-        chosen, self._study.sampler = (
-            self._study.sampler,
-            optuna.samplers.RandomSampler(seed=len(self._study.trials)),
-        )
+    def running(self) -> list[Config]:
+        """Points that other workers, alive, are measuring."""
+        return [self._decoded(trial) for trial in self._running_elsewhere()]
+
+    def ask(self) -> Proposal | None:
+        """The next point that nobody has measured or is measuring; repeats are answered from
+        memory, impossible points by arithmetic. None when no other is found."""
+        repeats = 0
+        for _ in range(MAX_ELSEWHERE):
+            proposal = self._ask_once(elsewhere=repeats >= MAX_REPEATS)
+            if proposal is None:
+                return None
+            if self._rules_out(proposal.config):
+                self._finish(proposal.number, no_result(self._goal.objectives, self._goal.slos))
+                continue
+            before = [t for t in self._trials if t.config == proposal.config]
+            complete = [t for t in before if is_complete(self._goal, t)]
+            if complete:
+                self._tell(proposal.number, complete[-1])
+            elif any(config == proposal.config for config in self.running()):
+                self._forget(proposal.number)
+            else:
+                return proposal
+            repeats += 1
+        return None
+
+    def tell(self, proposal: Proposal, trial: Trial) -> None:
+        if trial not in self._trials:
+            self._trials.append(trial)
+        self._tell(proposal.number, trial)
+
+    def give_back(self, proposal: Proposal) -> None:
+        """It was not measured, and will not be by us."""
+        asked = next(t for t in self._study.trials if t.number == proposal.number)
+        self._ask_again(asked)
+
+    def _ask_once(self, *, elsewhere: bool) -> Proposal | None:
+        """elsewhere: the sampler is stuck on known points; look at random."""
+        chosen = self._study.sampler
+        if isinstance(chosen, optuna.samplers.GridSampler):
+            if chosen.is_exhausted(self._study) and not self._waiting():
+                return None
+        elif elsewhere:
+            self._study.sampler = optuna.samplers.RandomSampler(seed=len(self._study.trials))
         try:
-            return self._ask_once()
+            with quietly():
+                asked = self._study.ask(self._distributions)
         finally:
             self._study.sampler = chosen
+        asked.set_user_attr("worker", self._worker)
+        attributes = asked.user_attrs
+        return Proposal(
+            asked.number,
+            self._space.decode(asked.params),
+            bool(attributes.get("swept")),
+            attributes.get("asked"),
+        )
 
-    def _proposal(self, trial: optuna.trial.Trial) -> Proposal:
-        config = self._space.decode(trial.params)
-        return Proposal(trial.number, config, bool(trial.user_attrs.get("swept")))
+    def _waiting(self) -> bool:
+        return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
 
-    def _tell(self, number: int, outcome: Outcome) -> None:
+    def _running_elsewhere(self) -> list[FrozenTrial]:
+        return [
+            trial
+            for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            if trial.user_attrs.get("worker", "") != self._worker
+            and self._alive(trial.user_attrs.get("worker", ""))
+        ]
+
+    def _ask_again(self, asked: FrozenTrial) -> None:
+        """Put a point back among those that wait. What was measured of it stays its own."""
+        self._forget(asked.number)
+        if set(asked.params) != set(self._space.names):
+            return
+        attributes = {"swept": bool(asked.user_attrs.get("swept"))}
+        attributes["asked"] = asked.user_attrs.get("asked", asked.number)
+        self._study.enqueue_trial(dict(asked.params), user_attrs=attributes)
+
+    def _forget(self, number: int) -> None:
+        with quietly(), contextlib.suppress(ValueError, RuntimeError):
+            self._study.tell(number, state=TrialState.FAIL)
+
+    def _decoded(self, trial: FrozenTrial) -> Config:
+        if set(trial.params) != set(self._space.names):
+            return {}
+        return self._space.decode(trial.params)
+
+    def _tell(self, number: int, trial: Trial) -> None:
+        reading = self._goal.read(trial, self._trials)
+        self._finish(number, reading, self._attributes(trial, reading))
+
+    def _finish(
+        self, number: int, reading: Reading, attributes: dict[str, Any] | None = None
+    ) -> None:
         storage, trials = self._study._storage, self._study.trials
-        for key, value in self._attributes(outcome).items():
+        for key, value in (attributes or {"margins": list(reading.margins)}).items():
             storage.set_trial_user_attr(trials[number]._trial_id, key, value)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._study.tell(number, self._value(outcome))
+        with quietly():
+            self._study.tell(number, self._values(reading))
 
-    def _attributes(self, outcome: Outcome) -> dict[str, Any]:
+    def _attributes(self, trial: Trial, reading: Reading) -> dict[str, Any]:
         return {
-            "config": dict(outcome.config),
-            "margins": self._margins(outcome),
-            "stage": outcome.stage,
-            "failure": outcome.failure_reason[:500],
+            "config": dict(trial.config),
+            "margins": list(reading.margins),
+            "stage": trial.stage,
+            "seed": trial.seed,
+            "failure": trial.failure_reason[:500],
         }
 
-    def _margins(self, outcome: Outcome) -> list[float]:
-        """A run without a finite objective violates the last constraint, as a crash does."""
-        margins = outcome.margins(self._slos)
-        if result_value(outcome, self._objective) is None:
-            margins[-1] = 1.0
-        return margins
+    def _values(self, reading: Reading) -> list[float]:
+        return [
+            value if value is not None else self._worst(place)
+            for place, value in enumerate(reading.values)
+        ]
 
-    def _value(self, outcome: Outcome) -> float:
-        value = result_value(outcome, self._objective)
-        if value is not None:
-            return value
-        seen = [
-            known for known in (result_value(o, self._objective) for o in self._known)
-            if known is not None
-        ]  # fmt: skip
-        return (min if self._objective.higher_is_better else max)(seen, default=0.0)
+    def _worst(self, place: int) -> float:
+        """Of all values seen of one objective: no result is never better than a bad one."""
+        objective = self._goal.objectives[place]
+        seen = [self._goal.read(trial, self._trials).values[place] for trial in self._trials]
+        known = [value for value in seen if value is not None]
+        return objective.worst(known) if known else 0.0
 
 
-def result_value(outcome: Outcome, objective: Objective) -> float | None:
-    """The objective of an outcome that has a result."""
-    if not outcome.ok or outcome.measurement is None:
-        return None
-    return objective.value(outcome.measurement.summary)
-
-
-def _constraints(trial: FrozenTrial) -> Sequence[float]:
-    margins: Sequence[float] = trial.user_attrs.get("margins", (1.0,))
-    return margins
+def _same(told: FrozenTrial, attributes: dict[str, Any]) -> bool:
+    """Whether a trial has been told before, by another worker or in an earlier sitting."""
+    keys = ("config", "stage", "seed")
+    return all(told.user_attrs.get(key) == attributes[key] for key in keys)

@@ -6,17 +6,15 @@ import dataclasses
 from typing import Any
 
 from storage import Study
-from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
+from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, goal_of, search_on
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.studies import study_lines, study_list_lines
 from tuner.search.budget import parse_budget
 from tuner.search.candidates import closest
 from tuner.search.decide import Decision, decide
-from tuner.search.objective import Objective
-from tuner.slo import parse_slos
 from tuner.trial import Outcome, run_trial
 
-SLOS = parse_slos(["ttft_p95<500ms"])
+GOAL = goal_of("ttft_p95<500ms")
 SMALL = DEFAULTS | {"chunk_size": 256}
 
 
@@ -30,15 +28,14 @@ def nothing_met() -> list[Outcome]:
 
 
 def decision(outcomes: list[Outcome]) -> Decision:
-    return decide(outcomes, DEFAULTS, SLOS, Objective())
+    return decide(outcomes, DEFAULTS, GOAL)
 
 
 def report(outcomes: list[Outcome]) -> str:
     return "\n".join(
         report_lines(
             decision(outcomes),
-            Objective(),
-            SLOS,
+            GOAL,
             model="m",
             engine="slotune",
             load="load X",
@@ -76,7 +73,7 @@ def test_the_baseline_is_not_called_closest_to_itself() -> None:
 def test_a_stored_study_recommends_no_commands_where_nothing_met() -> None:
     outcomes = nothing_met()
     stored = result_dict(
-        decision(outcomes), Objective(), model="m", engine="slotune", outcomes=outcomes,
+        decision(outcomes), GOAL, model="m", engine="slotune", outcomes=outcomes,
         nearest=closest(outcomes),
     )  # fmt: skip
     text = "\n".join(study_lines(study(stored), []))

@@ -107,7 +107,7 @@ def test_repeated_failure_has_a_limit() -> None:
     assert len(search.ledger.outcomes) == 2 + FAILURE_LIMIT
     assert decision.answer == "none_feasible"
     assert isinstance(search.events, Silent)
-    assert "out of memory" in search.events.notes[0]
+    assert "out of memory" in search.events.notes[-1]
 
 
 def test_failed_baseline_ends_the_study_with_reason_and_log() -> None:

@@ -1,0 +1,185 @@
+"""One sitting of a study: its record in the database, the search, the report.
+
+Several sittings may run at once, each with a server of its own: they share the record, the
+measurements and the sampler's history (tuner.search.workers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from storage import Database, Study
+from tuner.calibrate import Calibration
+from tuner.cli.common import ProgressLine, print_json
+from tuner.cli.invocation import command_text, resume_text
+from tuner.cli.narrate import Narrator
+from tuner.cli.optimize_request import Request
+from tuner.measure import measure
+from tuner.report.optimize import report_lines, result_dict
+from tuner.report.words import load_text
+from tuner.search.budget import Plan, plan
+from tuner.search.candidates import closest
+from tuner.search.decide import Config, Decision
+from tuner.search.ledger import StudyLedger
+from tuner.search.optimize import Search, optimize
+from tuner.search.pace import Pace
+from tuner.search.proposals import Proposer, history_name
+from tuner.search.ruled_out import arithmetic
+from tuner.search.space import Space
+from tuner.search.trials import number_of, trials_of
+from tuner.search.workers import Workers
+from tuner.targets import Target
+from tuner.trial import Lab
+from tuner.units import count_text
+
+SEED_STEP = 10_007
+"""Between the samplers of workers that joined one after the other."""
+
+
+class Sitting:
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        request: Request,
+        database: Database,
+        target: Target,
+        line: ProgressLine,
+        space: Space,
+        original: Config,
+        calibration: Calibration | None,
+    ) -> None:
+        self.args, self.request, self.database = args, request, database
+        self.target, self.line, self.space, self.original = target, line, space, original
+        self.goal = request.goal
+        stored = (request.resumed.budget or {}) if request.resumed is not None else {}
+        calibrated_s = calibration.spent_s if calibration else stored.get("calibration_s", 0.0)
+        self.plan: Plan = plan(
+            request.budget, calibrated_s, window_s=request.window_s, warmup_s=request.warmup_s,
+            loads=len(request.loads),
+        )  # fmt: skip
+        self.study = self._record(calibrated_s)
+        self.ledger = StudyLedger(
+            database, self.study, request.slos, request.loads[0], request.price_per_hour
+        )
+        self.calibrated_s = calibrated_s
+        self.before_s = calibrated_s + self.ledger.spent_s
+        self.workers = Workers(self.study.name, database.optuna_storage())
+        self.arithmetic = arithmetic(target.describe(), _highest_share(target), request.loads)
+
+    def run(self) -> Decision:
+        """Search and report; the study's state follows."""
+        search = self._search()
+        if self.request.resumed is not None and search.pace.left() < 1:
+            self.line.note(
+                f"nothing is measured: {self.request.name} has used its --budget "
+                f"{self.request.budget.text} ({self._used()}); a larger one goes on"
+            )
+        try:
+            decision = optimize(search)
+        except KeyboardInterrupt:
+            self._ended("stopped")
+            self.line.note(f"kept: {self._used()}; go on with: {self._resume()}")
+            raise
+        except Exception:
+            self._ended("failed")
+            raise
+        self._report(decision)
+        return decision
+
+    def close(self) -> None:
+        self.workers.close()
+
+    def _ended(self, state: str) -> None:
+        """Of the study, unless another worker is still at it."""
+        if not self.workers.others_alive():
+            self.database.update_study(self.study.id, state=state)
+
+    def _search(self) -> Search:
+        narrator = Narrator(self.line, self.goal.objectives[0], self.goal.slos)
+        for outcome in self.ledger.outcomes:
+            narrator.remember(outcome)
+        lab = Lab(
+            self.target, self.request.loads[0], self.request.slos, measure,
+            self.plan.window_s, self.plan.warmup_s, narrator.progress,
+            price_per_hour=self.request.price_per_hour,
+        )  # fmt: skip
+        proposer = Proposer(
+            self.space, self.goal, sampler_name=self.args.sampler,
+            seed=self.request.seed + SEED_STEP * self.workers.place,
+            name=self.study.optuna_study_name, storage=self.database.optuna_storage(),
+            rules_out=self.arithmetic.rules_out, worker=self.workers.me, alive=self.workers.alive,
+        )  # fmt: skip
+        with self.workers.turn():
+            proposer.recover(trials_of(self.ledger.outcomes))
+        pace = Pace(self.request.budget, self.plan, self.ledger, time.monotonic, self.before_s)
+        return Search(
+            lab, self.ledger, proposer, self.space, self.goal, self.plan, pace, narrator,
+            self.original, self.request.seed, self.workers, self.arithmetic,
+        )  # fmt: skip
+
+    def _record(self, calibrated_s: float) -> Study:
+        """Create the study, or take up the stored one."""
+        request = self.request
+        fields: dict[str, Any] = {
+            "slos": str(request.slos),
+            "objective": str(request.objectives[0]),
+            "space": self.space.as_dict() | request.stored_goal(),
+            "budget": {
+                "text": request.budget.text, "calibration_s": calibrated_s, **self.plan.as_dict(),
+            },
+            "optuna_study_name": history_name(request.name, self.space, self.goal),
+            "state": "running",
+        }  # fmt: skip
+        if request.resumed is not None:
+            return self.database.update_study(request.resumed.id, **fields)
+        return self.database.create_study(
+            request.name,
+            command=command_text(),
+            target=self.target.describe() | {"original_config": self.original},
+            workload=request.stored_loads(),
+            seed=request.seed,
+            **fields,
+        )
+
+    def _report(self, decision: Decision) -> None:
+        about = self.target.describe()
+        named = {"model": str(about.get("model") or ""), "engine": str(about.get("kind"))}
+        outcomes, ruled_out = self.ledger.outcomes, self.arithmetic.told
+        nearest = closest(outcomes)
+        result = result_dict(
+            decision, self.goal, **named, outcomes=outcomes, nearest=nearest, ruled_out=ruled_out
+        )
+        self.database.update_study(self.study.id, state="done", result=result)
+        self.line.clear()
+        loads = " and ".join(map(str, self.request.loads))
+        if self.args.json:
+            print_json({"study": self.study.name, "workload": loads} | result)
+            return
+        lines = report_lines(
+            decision, self.goal, **named,
+            load=load_text(loads, self.request.seed, self.plan.window_s, self.plan.warmup_s),
+            study=self.study.name, resume=self._resume(), outcomes=outcomes, nearest=nearest,
+            ruled_out=ruled_out,
+        )  # fmt: skip
+        print("\n".join(lines))
+
+    def _used(self) -> str:
+        """What the study has cost so far, all sittings together."""
+        spent_s = self.calibrated_s + self.ledger.spent_s
+        return f"{count_text(len(self.ledger.outcomes), 'measurement')} in {spent_s:.0f} s"
+
+    def _resume(self) -> str:
+        return (
+            f"{resume_text(self.args, self.study.name)}\n"
+            f"  TIME counts the whole study, which has taken {self._used()} so far"
+        )
+
+
+def _highest_share(target: Target) -> float:
+    """Of device memory that the server may be told to use; 0 where it does not say."""
+    knob = target.knobs().get("gpu_memory_utilization")
+    if knob is None or knob.live is False:
+        return 0.0
+    return number_of({"share": knob.high}, "share") or 0.0

@@ -1,0 +1,26 @@
+"""Figures and columns as the terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.stats import Estimate
+from tuner.units import show
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    """`312 ms [287 ms, 344 ms] n=214`."""
+    if estimate is None or not estimate.measured:
+        return "–"
+    ends = f"{show(estimate.low, estimate.unit)}, {show(estimate.high, estimate.unit)}"
+    return f"{show(estimate.value, estimate.unit)} [{ends}] n={estimate.n}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns padded to their widest cell."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    padded = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return [f"  {line}".rstrip() for line in padded]
