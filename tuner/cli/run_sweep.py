@@ -1,49 +1,63 @@
-"""What `tuner sweep` does. Whatever ends it, the server gets its own configuration back."""
+"""What `tuner sweep` does. Whatever ends it, what was measured is kept and the server gets its own
+configuration back."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from typing import Any
 
-from storage import Database, open_database
+from storage import Database, Study, open_database
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
-from tuner.cli.invocation import command_text, study_name
+from tuner.cli.invocation import command_text
 from tuner.cli.narrate import Narrator
-from tuner.cli.targets import leave, target_from
+from tuner.cli.sweep_plan import advise, diagnose_baseline
+from tuner.cli.sweep_request import Request, read_request
+from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines
 from tuner.report.words import load_text
-from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S, Budget, plan
+from tuner.search.budget import Budget, plan
+from tuner.search.knob_text import knob_name
 from tuner.search.ledger import StudyLedger
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
-from tuner.search.space import Axis, check_names, joint_space
-from tuner.search.sweep import Config, SweepPoint, configurations, points_of, sweep
-from tuner.slo import SloSet, parse_slos
+from tuner.search.space import Space, joint_space, parse_axis
+from tuner.search.sweep import (
+    LOAD_KNOBS,
+    Config,
+    Line,
+    SweepPoint,
+    count_of,
+    lines_of,
+    load_lines,
+    points_of,
+    sweep,
+)  # fmt: skip
+from tuner.slo import parse_slos
 from tuner.targets import Target, TargetError
-from tuner.trial import Lab
-from tuner.units import count_text, parse_duration_s
-from tuner.workload import Workload, parse_workload
+from tuner.targets.base import KnobRange
+from tuner.trial import Lab, run_trial
+from tuner.units import count_text
+
+_LOAD_RANGE = {
+    "concurrency": KnobRange(1, 1, 1_000_000, live=True),
+    "rate": KnobRange(1.0, 1e-6, 1e6, live=True),
+}
 
 
 def run_sweep(args: argparse.Namespace) -> int:
     """The exit code. Raises UserError, StorageError, KeyboardInterrupt."""
-    if len(args.knob) != 1:
-        raise UserError("a sweep varies one --knob; `tuner optimize` varies several together")
-    if args.repeat < 1:
-        raise UserError(f"--repeat must be at least 1, got {args.repeat}")
-    slos, workload = parse_slos(args.slo), parse_workload(args.workload)
-    check_names(args.knob)
-    window_s, warmup_s = _durations(args)
+    parse_slos(args.slo)  # the options' faults before the database's
     with open_database(args.database) as database:
-        target = target_from(args)
-        if target.kind == "vllm":
-            joint_space(target.knobs(), args.knob)
+        request = read_request(args, database)
+        target = target_from(args, request.server_knobs)
+        if target.kind in STARTS_LATER and request.server_knobs:
+            _space(request, target)
         try:
             target.start()
-            return _sweep(args, database, target, slos, workload, (window_s, warmup_s))
+            return _Sitting(args, request, database, target).run()
         except TargetError as error:
             tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
             raise UserError(f"{error.reason}{tail}") from error
@@ -51,80 +65,165 @@ def run_sweep(args: argparse.Namespace) -> int:
             target.stop()
 
 
-def _sweep(
-    args: argparse.Namespace,
-    database: Database,
-    target: Target,
-    slos: SloSet,
-    workload: Workload,
-    durations_s: tuple[float, float],
-) -> int:
-    knobs = target.knobs()
-    baseline: Config = {name: knob.value for name, knob in knobs.items()}
-    axis = joint_space(knobs, args.knob).axes[0]
-    configs = configurations(axis, args.points, baseline)
-    objective, line = Objective(), ProgressLine(quiet=args.quiet)
-    study = database.create_study(
-        study_name("sweep"), command=command_text(), slos=str(slos), seed=args.seed,
-        target=target.describe() | {"original_config": baseline}, workload=workload.as_dict(),
-        objective=str(objective), space={"axes": [str(axis)], "fixed": baseline},
-    )  # fmt: skip
-    ledger = StudyLedger(database, study, slos, workload)
-    narrator = Narrator(line, objective, slos)
-    lab = Lab(target, workload, slos, measure, *durations_s, narrator.progress)
-    budget = Budget("", trials=len(configs) * args.repeat)
-    trial_plan = plan(budget, window_s=durations_s[0], warmup_s=durations_s[1])
-    state = "failed"
-    try:
-        outcomes = sweep(
-            lab, ledger, configs, repeat=args.repeat, seed=args.seed, events=narrator,
-            pace=Pace(budget, trial_plan, ledger, time.monotonic),
+def _space(request: Request, target: Target) -> Space | None:
+    """Of the server's knobs; None where none is to be turned."""
+    if not request.server_knobs:
+        return None
+    if target.kind == "url":
+        target.apply({knob_name(text): 0 for text in request.server_knobs})  # says why not
+    return joint_space(target.knobs(), request.server_knobs, constraints=request.constraints)
+
+
+class _Sitting:
+    """One sitting of a sweep: its record in the database, the measurements, the report."""
+
+    def __init__(
+        self, args: argparse.Namespace, request: Request, database: Database, target: Target
+    ) -> None:
+        self.args, self.request, self.database, self.target = args, request, database, target
+        self.objective, self.line = Objective(), ProgressLine(quiet=args.quiet)
+        self.knobs = target.knobs()
+        found: Config = {name: knob.value for name, knob in self.knobs.items()}
+        self.baseline: Config = dict(request.original or found)
+        self.narrator = Narrator(self.line, self.objective, request.slos)
+        self.lab = Lab(
+            target, request.loads[0], request.slos, measure, request.window_s, request.warmup_s,
+            self.narrator.progress,
         )  # fmt: skip
-        points = points_of(axis, configs, outcomes, lab)
-        state = "done"
-        database.update_study(
-            study.id, result={"answer": "swept"} | _stored(axis, points, objective)
+
+    def run(self) -> int:
+        lines = self._lines() if self.request.server_knobs or self.request.load_knobs else []
+        self.study = self._record(lines)
+        self.ledger = StudyLedger(
+            self.database, self.study, self.request.slos, self.request.loads[0]
         )
-    except KeyboardInterrupt:
-        state = "stopped"
-        kept = count_text(len(ledger.outcomes), "measurement")
-        line.note(f"kept: {kept} of {budget.trials}, in study {study.name}")
-        raise
-    finally:
-        database.update_study(study.id, state=state)
-        line.clear()
-        leave(target, baseline, line)
-    load = load_text(workload, args.seed, *durations_s)
-    return _show(args, axis, points, slos, objective, study.name, load)
+        state = "failed"
+        try:
+            lines = lines or self._diagnosed()
+            self._measure(lines)
+            state = "done"
+            return self._show(lines)
+        except KeyboardInterrupt:
+            state = "stopped"
+            self._tell_kept(lines)
+            raise
+        finally:
+            self.database.update_study(self.study.id, state=state)
+            self.line.clear()
+            leave(self.target, self.baseline, self.line)
 
+    def _lines(self) -> list[Line]:
+        request = self.request
+        space = _space(request, self.target)
+        lines = []
+        if space is not None:
+            lines += lines_of(space, request.loads, request.points, self.baseline)
+        for text in request.load_knobs:
+            lines += load_lines(
+                parse_axis(text, _LOAD_RANGE), request.loads, request.points, self.baseline
+            )
+        return lines
 
-def _show(
-    args: argparse.Namespace,
-    axis: Axis,
-    points: Sequence[SweepPoint],
-    slos: SloSet,
-    objective: Objective,
-    study: str,
-    load: str,
-) -> int:
-    if args.json:
-        print_json({"study": study} | sweep_dict(axis.name, points, objective))
-    else:
-        lines = sweep_lines(axis.name, points, slos, objective, load)
-        print("\n".join([*lines, f"  study {study}"]))
-    found = best_point(points, objective) if slos else any(point.pooled for point in points)
-    return EXIT_DONE if found else EXIT_ANSWER_IS_NO
+    def _diagnosed(self) -> list[Line]:
+        """Measure the baseline, ask the tree, and sweep what it names."""
+        self.target.apply(self.baseline)
+        diagnosis = diagnose_baseline(self.target, self.request.slos, self._measure_baseline)
+        advice = advise(diagnosis, self.knobs, self.request.points)
+        for text in advice.told:
+            self.line.note(text)
+        if not advice.axes:
+            return []
+        self.request.server_knobs = [str(axis) for axis in advice.axes]
+        lines = self._lines()
+        self.database.update_study(self.study.id, space=self._stored_space(lines))
+        return lines
 
+    def _measure_baseline(self) -> None:
+        pace = self._pace(1)
+        self.narrator.begin("baseline", self.baseline, pace)
+        outcome = run_trial(
+            self.lab, dict(self.baseline), stage="baseline", seed=self.request.seed,
+            workload=self.request.loads[0],
+        )  # fmt: skip
+        self.ledger.add(outcome)
+        self.narrator.done(outcome)
+        if outcome.state == "failed":
+            raise UserError(f"the baseline failed: {outcome.failure_reason}")
 
-def _stored(axis: Axis, points: Sequence[SweepPoint], objective: Objective) -> dict[str, object]:
-    whole = sweep_dict(axis.name, points, objective)
-    return {"knob": whole["knob"], "best": whole["best"]}
+    def _measure(self, lines: list[Line]) -> None:
+        request = self.request
+        total = count_of(lines, request.repeat)
+        sweep(
+            self.lab, self.ledger, lines, self.knobs, repeat=request.repeat, seed=request.seed,
+            events=self.narrator, pace=self._pace(total),
+        )  # fmt: skip
 
+    def _pace(self, trials: int) -> Pace:
+        budget = Budget("", trials=trials)
+        each = plan(budget, window_s=self.request.window_s, warmup_s=self.request.warmup_s)
+        return Pace(budget, each, self.ledger, time.monotonic)
 
-def _durations(args: argparse.Namespace) -> tuple[float, float]:
-    window_s, warmup_s = DEFAULT_WINDOW_S, DEFAULT_WARMUP_S
-    if args.duration is not None:
-        window_s = parse_duration_s(args.duration, "--duration")
-    if args.warmup is not None:
-        warmup_s = parse_duration_s(args.warmup, "--warmup", zero_allowed=True)
-    return window_s, warmup_s
+    def _record(self, lines: list[Line]) -> Study:
+        request = self.request
+        fields: dict[str, Any] = {"slos": str(request.slos), "state": "running"}
+        if request.resumed is not None:
+            return self.database.update_study(request.resumed.id, **fields)
+        return self.database.create_study(
+            request.name, command=command_text(), seed=request.seed,
+            target=self.target.describe() | {"original_config": self.baseline},
+            workload=request.stored_loads(), objective=str(self.objective),
+            space=self._stored_space(lines), budget=request.stored(), **fields,
+        )  # fmt: skip
+
+    def _stored_space(self, lines: list[Line]) -> dict[str, Any]:
+        """axes: --knob texts of the server's knobs, as a later sitting reads them."""
+        request = self.request
+        turned = {line.axis.name for line in lines} - set(LOAD_KNOBS)
+        return {
+            "axes": list(request.server_knobs), "load_knobs": list(request.load_knobs),
+            "constraints": list(request.constraints),
+            "fixed": {n: v for n, v in self.baseline.items() if n not in turned},
+        }  # fmt: skip
+
+    def _tell_kept(self, lines: list[Line]) -> None:
+        kept = count_text(len(self.ledger.outcomes), "measurement")
+        total = count_of(lines, self.request.repeat)
+        self.line.note(f"kept: {kept} of {total}, in study {self.study.name}; {self._go_on()}")
+
+    def _go_on(self) -> str:
+        where = f"--url {self.args.url}" if self.args.url else f"--target {self.args.target} …"
+        return f"go on with: tuner sweep --study {self.study.name} {where}"
+
+    def _show(self, lines: list[Line]) -> int:
+        if not lines:
+            self.line.clear()
+            print("no knob of this server can be turned from here")
+            return EXIT_ANSWER_IS_NO
+        outcomes = self.ledger.outcomes
+        found = [(line, points_of(line, outcomes, self.lab)) for line in lines]
+        told = [sweep_dict(line, points, self.objective) for line, points in found]
+        best = next((one for one in told if one["best"]), told[0])
+        self.database.update_study(
+            self.study.id,
+            result={"answer": "swept", "knob": best["knob"], "best": best["best"]},
+        )
+        self.line.clear()
+        if self.args.json:
+            print_json({"study": self.study.name} | told[0] | {"sweeps": told})
+        else:
+            print("\n".join([*self._text(found), f"  study {self.study.name}"]))
+        return EXIT_DONE if all(map(self._answered, found)) else EXIT_ANSWER_IS_NO
+
+    def _text(self, found: list[tuple[Line, list[SweepPoint]]]) -> list[str]:
+        request, lines = self.request, []
+        for line, points in found:
+            load = load_text(line.workload, request.seed, request.window_s, request.warmup_s)
+            lines += sweep_lines(line, points, request.slos, self.objective, load)
+        return lines
+
+    def _answered(self, pair: tuple[Line, list[SweepPoint]]) -> bool:
+        """Whether a value meets the SLOs; without SLOs, whether anything was measured."""
+        points = pair[1]
+        if self.request.slos:
+            return best_point(points, self.objective) is not None
+        return any(point.pooled for point in points)

@@ -1,26 +1,36 @@
-"""`tuner sweep`: one knob varied, the rest held; a table per value and what the knob trades."""
+"""`tuner sweep`: one knob varied, the rest held; a table and a plot, and what the knob trades."""
 
 from __future__ import annotations
 
 import argparse
 
 from tuner.cli.common import add_database_option, add_load_options, add_output_options
-from tuner.cli.search_options import add_knob_option, add_measuring_options
+from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
 from tuner.cli.targets import add_tuned_target_options
 
 NAME = "sweep"
 HELP = "vary one knob, hold the rest, show what it trades"
 
+DEFAULT_POINTS = 5
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tuned_target_options(parser)
-    add_load_options(parser)
-    group = parser.add_argument_group("sweep")
-    add_knob_option(group, required=True)
-    group.add_argument(
-        "--points", type=int, default=5, help="values of a range that is swept (default 5)"
+    add_load_options(parser, several=True)
+    group = parser.add_argument_group(
+        "sweep",
+        "several --knob are swept one after the other; without any, the baseline is diagnosed and "
+        "the knobs that the diagnosis names are swept; concurrency=… and rate=… vary the load",
     )
-    group.add_argument("--repeat", type=int, default=1, help="measurements per value (default 1)")
+    add_knob_option(group, required=False)
+    add_constraint_option(group)
+    group.add_argument(
+        "--points", type=int, help=f"values of a range that is swept (default {DEFAULT_POINTS})"
+    )
+    group.add_argument("--repeat", type=int, help="measurements per value (default 1)")
+    group.add_argument(
+        "--study", metavar="NAME", help="name to store under; an existing sweep is gone on with"
+    )
     add_measuring_options(group)
     add_database_option(parser)
     add_output_options(parser)

@@ -67,6 +67,12 @@ class Space:
             units[axis.name] = 0.5 if among is None else axis.encode(known[axis.name], among)
         return units
 
+    def followed(self, config: Mapping[str, Setting]) -> dict[str, Setting]:
+        """The configuration with every linked knob set by what it follows."""
+        leading = {n: v for n, v in config.items() if n not in {link.name for link in self.links}}
+        self._follow(leading)
+        return dict(config) | leading
+
     def feasible(self, config: Mapping[str, Setting]) -> bool:
         """Whether a full configuration meets every constraint."""
         return all(constraint.holds(config) for constraint in self.constraints)

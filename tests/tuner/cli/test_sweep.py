@@ -71,8 +71,11 @@ def test_json_and_repetitions_over_a_range(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "required: --knob"),
-        (["--knob", "chunk_size=8", "--knob", "max_num_seqs=8"], "varies one --knob"),
+        (["--knob", "chunk_size=64", "--constraint", "chunk_size > 64"], "leaves no combination"),
+        (["--knob", "chunk_size=64,128", "--constraint", "chunk_size > 64"], "=64: --constraint"),
+        (["--knob", "block_size=16,32"], "--knob block_size is set when a server starts"),
+        (["--knob", "concurrency=2,4", "--workload", "chat,rate=2"], "is open (rate=…)"),
+        (["--knob", "concurrency=1.5"], "1.5 is no number of clients"),
         (["--knob", "max_num_seqs=4096"], "outside 1 to 256"),
         (["--knob", "chunk_size=8,64"], "chunk_size (8) must be at least max_num_seqs (16)"),
         (["--knob", "chunk_sise=64"], "did you mean chunk_size?"),
@@ -87,3 +90,75 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: list[str], says: str) 
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_sweep_is_gone_on_with(tmp_path: Path) -> None:
+    database = tmp_path / "slotune.db"
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        process = start(
+            "sweep", "--url", server.url, "--knob", "chunk_size=32,512,2048", "--repeat", "2",
+            "--study", "s", *FAST, cwd=tmp_path,
+        )  # fmt: skip
+        process_out = stop_when(process, lambda: len(stored(database, "s")) >= 2, signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL, process_out
+        before = len(stored(database, "s"))
+        refused = tuner("sweep", "--url", server.url, "--study", "s", *FAST, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert "--workload is what study 's' was begun with" in refused.stderr
+        done = tuner("sweep", "--url", server.url, "--study", "s", "--json", cwd=tmp_path)
+        assert server.knobs == ORIGINAL
+    assert done.returncode == 0, done.stderr
+    assert [p["runs"] for p in json.loads(done.stdout)["points"]] == [2, 2, 2]
+    assert 2 <= before < 6
+    assert len(stored(database, "s")) == 6
+
+
+def test_several_knobs_and_several_loads(tmp_path: Path) -> None:
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        done = tuner(
+            "sweep", "--url", server.url, "--knob", "chunk_size=32,2048",
+            "--knob", "max_num_seqs=8,16", "--json", *FAST,
+            "--workload", "prompt=8,output=4,rate=20", cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [(one["knob"], one["workload"][:8]) for one in result["sweeps"]] == [
+        ("max_num_seqs", "prompt=1"), ("max_num_seqs", "prompt=8"),
+        ("chunk_size", "prompt=1"), ("chunk_size", "prompt=8"),
+    ]  # fmt: skip
+    # The baseline is a value of both knobs: it is measured once for each load.
+    assert len(stored(tmp_path / "slotune.db", result["study"])) == 6
+
+
+def test_the_load_is_varied_against_any_server(tmp_path: Path) -> None:
+    with FakeEngine(kind="other") as server:
+        done = tuner("sweep", "--url", server.url, "--knob", "concurrency=1,4", *FAST, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        refused = tuner("sweep", "--url", server.url, "--knob", "chunk_size=64,128", cwd=tmp_path)
+    assert "concurrency trades: more clients at once" in done.stdout
+    assert "  output_tps\n" in done.stdout
+    assert "█" in done.stdout
+    assert refused.returncode == 2
+    assert "the tuner cannot change chunk_size of" in refused.stderr
+    assert "vary the load (--knob concurrency=" in refused.stderr
+
+
+def test_without_a_knob_the_baseline_is_diagnosed(tmp_path: Path) -> None:
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        done = tuner(
+            "sweep", "--url", server.url, "--points", "2", *FAST, "--study", "s", cwd=tmp_path
+        )
+        assert server.knobs == ORIGINAL
+    assert done.returncode == 0, done.stderr
+    assert "diagnosis of the baseline:" in done.stderr
+    assert "sweeping the usual ones: max_num_seqs, chunk_size" in done.stderr
+    assert "max_num_seqs trades" in done.stdout
+    assert stored(tmp_path / "slotune.db", "s").count("baseline") == 1
+
+
+def test_a_server_that_cannot_be_changed_is_diagnosed_all_the_same(tmp_path: Path) -> None:
+    with FakeEngine(kind="other") as server:
+        done = tuner("sweep", "--url", server.url, *FAST, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "diagnosis of the baseline:" in done.stderr
+    assert "no knob of this server can be turned from here" in done.stdout

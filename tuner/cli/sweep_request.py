@@ -1,0 +1,123 @@
+"""The options of `tuner sweep`, read and checked before anything starts.
+
+A sweep that is gone on with keeps what it was begun with; what contradicts it is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from storage import Database, Study
+from tuner.cli.invocation import study_name
+from tuner.cli.sweep import DEFAULT_POINTS
+from tuner.errors import UserError
+from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S
+from tuner.search.knob_text import knob_name, names_of
+from tuner.search.sweep import LOAD_KNOBS
+from tuner.slo import SloSet, parse_slos
+from tuner.targets.base import Config
+from tuner.units import parse_duration_s
+from tuner.workload import Workload, parse_workload
+
+
+@dataclass(slots=True)
+class Request:
+    """What is asked for. server_knobs and load_knobs: --knob texts by what they turn; both empty:
+    the diagnosis of the baseline says which."""
+
+    slos: SloSet
+    loads: tuple[Workload, ...]
+    server_knobs: list[str]
+    load_knobs: list[str]
+    constraints: list[str]
+    points: int
+    repeat: int
+    window_s: float
+    warmup_s: float
+    seed: int
+    name: str
+    resumed: Study | None = None
+
+    @property
+    def original(self) -> Config | None:
+        """The server's own configuration as the first sitting found it."""
+        target = self.resumed.target if self.resumed is not None else None
+        return dict(target["original_config"]) if target else None
+
+    def stored(self) -> dict[str, Any]:
+        """What of it the study's other columns do not hold."""
+        return {
+            "points": self.points, "repeat": self.repeat,
+            "window_s": self.window_s, "warmup_s": self.warmup_s,
+        }  # fmt: skip
+
+    def stored_loads(self) -> dict[str, Any]:
+        first, *others = [load.as_dict() for load in self.loads]
+        return first | ({"also": others} if others else {})
+
+
+def read_request(args: argparse.Namespace, database: Database) -> Request:
+    """Options, and what a study of that name has stored. Raises UserError."""
+    study = database.get_study(args.study) if args.study else None
+    if study is None:
+        return _fresh(args)
+    kept: dict[str, Any] = study.budget or {}
+    space: dict[str, Any] = study.space or {}
+    if "points" not in kept or "load_knobs" not in space:
+        raise UserError(f"study {args.study!r} is no sweep; give another --study")
+    for flag, value in (
+        ("--knob", args.knob), ("--workload", args.workload), ("--constraint", args.constraint),
+        ("--points", args.points), ("--duration", args.duration), ("--warmup", args.warmup),
+    ):  # fmt: skip
+        if value:
+            raise UserError(
+                f"{flag} is what study {args.study!r} was begun with; leave it out to go on, or "
+                "give another --study"
+            )
+    loads = study.workload or {}
+    return Request(
+        slos=parse_slos(args.slo or ([study.slos] if study.slos else [])),
+        loads=tuple(Workload.from_dict(one) for one in (loads, *loads.get("also", []))),
+        server_knobs=list(space["axes"]),
+        load_knobs=list(space["load_knobs"]),
+        constraints=list(space.get("constraints", [])),
+        points=int(kept["points"]),
+        repeat=_repeat(args.repeat or int(kept["repeat"])),
+        window_s=float(kept["window_s"]),
+        warmup_s=float(kept["warmup_s"]),
+        seed=study.seed or 0,
+        name=study.name,
+        resumed=study,
+    )
+
+
+def _fresh(args: argparse.Namespace) -> Request:
+    load_knobs = [text for text in args.knob if knob_name(text) in LOAD_KNOBS]
+    server_knobs = [text for text in args.knob if text not in load_knobs]
+    names_of(server_knobs)
+    window_s, warmup_s = DEFAULT_WINDOW_S, DEFAULT_WARMUP_S
+    if args.duration is not None:
+        window_s = parse_duration_s(args.duration, "--duration")
+    if args.warmup is not None:
+        warmup_s = parse_duration_s(args.warmup, "--warmup", zero_allowed=True)
+    return Request(
+        slos=parse_slos(args.slo),
+        loads=tuple(dict.fromkeys(map(parse_workload, args.workload or [None]))),
+        server_knobs=server_knobs,
+        load_knobs=load_knobs,
+        constraints=args.constraint,
+        points=DEFAULT_POINTS if args.points is None else args.points,
+        repeat=_repeat(1 if args.repeat is None else args.repeat),
+        window_s=window_s,
+        warmup_s=warmup_s,
+        seed=args.seed,
+        name=args.study or study_name("sweep"),
+    )
+
+
+def _repeat(value: int) -> int:
+    if value < 1:
+        raise UserError(f"--repeat must be at least 1, got {value}")
+    return value
