@@ -24,7 +24,7 @@ log = logging.getLogger("engine")
 FRESH_S = 86_400.0
 """A measurement older than this is repeated at the next start."""
 
-_MEASURE_S = 0.12
+_MEASURE_S = 0.08
 _MATRIX = 512
 _STREAM_BYTES = 256 * 1024 * 1024
 """Several times a last-level cache, so that a piece is out of it when its turn comes again."""
@@ -105,7 +105,7 @@ def measure(device: torch.device, dtype: torch.dtype) -> DevicePeak:
     """
     a, b = (torch.ones(_MATRIX, _MATRIX, dtype=dtype, device=device) for _ in range(2))
     stream = torch.ones(_STREAM_BYTES // 4, dtype=torch.float32, device=device)
-    pieces = itertools.cycle(stream.split(_PIECE_BYTES // 4))
+    pieces = itertools.cycle(torch.split(stream, _PIECE_BYTES // 4))
     threads = torch.get_num_threads()
     sum_s = _shortest_s(lambda: torch.sum(next(pieces)), device)
     try:

@@ -74,12 +74,27 @@ class SourceStatus:
         return max(covered_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one look will ask about: sample names, and how far back. long_names are those of which
+    long_s back are needed instead of window_s."""
+
+    names: frozenset[str]
+    window_s: float
+    long_names: frozenset[str] = frozenset()
+    long_s: float = 0.0
+
+
 class MetricSource(Protocol):
     """A place to read one target's metrics from. All methods return; none raises for bad data."""
 
     scrape_interval_s: float
 
     def status(self) -> SourceStatus: ...
+
+    def at_once(self, wanted: Wanted) -> MetricSource:
+        """A source for one look: it has read all that is wanted, and answers as of one moment."""
+        ...
 
     def names(self) -> frozenset[str]:
         """Sample names exported now (`vllm:num_requests_running`, `…_bucket`, `…_total`)."""

@@ -15,13 +15,22 @@ from storage.sources import promql
 from storage.sources.base import (
     MIN_WINDOW_INTERVALS,
     Labels,
+    MetricSource,
     Outcome,
     RangeKind,
     Reading,
     SourceStatus,
+    Wanted,
 )
 from storage.sources.exposition import Agg, spellings
-from storage.sources.promclient import PrometheusClient, QueryError, Vector
+from storage.sources.gathered import (
+    DEVICE_PREFIX,
+    GatheredSource,
+    GatheredStore,
+    scrape_interval,
+    up_for_s,
+)
+from storage.sources.promclient import Matrix, PrometheusClient, QueryError, Vector
 from storage.sources.store import HORIZON_S
 from storage.sources.windowed import (
     bucket_bound,
@@ -32,8 +41,6 @@ from storage.sources.windowed import (
 )
 
 NAMES_KEPT_S = 15.0
-RECENT_SCRAPES = 20
-"""The scrape interval is the mean gap of this many: an older one may have been another."""
 _ENGINES = '__name__=~"(vllm|sglang|slotune):.+"'
 
 
@@ -73,15 +80,39 @@ class PrometheusSource:
             reason = "Prometheus scrapes no such target"
             return SourceStatus(False, None, start_s, self.scrape_interval_s, reason)
         newest = max(samples, key=lambda points: points[-1])
-        recent = newest[-RECENT_SCRAPES:]
-        if len(recent) > 1:
-            spacing_s = (recent[-1][0] - recent[0][0]) / (len(recent) - 1)
-            self.scrape_interval_s = round(spacing_s, 1) or spacing_s
+        self.scrape_interval_s = scrape_interval(newest) or self.scrape_interval_s
         age_s = max(0.0, now_s - newest[-1][0])
         up = newest[-1][1] == 1
         reason = "" if up else "Prometheus cannot scrape the target (up = 0)"
-        watched_s = _watched_s(newest, now_s, self.scrape_interval_s)
+        watched_s = up_for_s(newest, now_s, self.scrape_interval_s)
         return SourceStatus(up, age_s, start_s, self.scrape_interval_s, reason, watched_s)
+
+    def at_once(self, wanted: Wanted) -> MetricSource:
+        """Three requests, whatever is asked afterwards; a fourth where scrapes turn out so rare
+        that the window must be wider."""
+        now_s = time.time()
+        others = promql.selector("", None, extra=f'__name__=~"up|{DEVICE_PREFIX}.+"')
+        try:
+            around = self.client.matrix(others, HORIZON_S, now_s)
+            long = self._samples(wanted.long_names, max(wanted.long_s, HORIZON_S), now_s)
+            short = wanted.names - wanted.long_names
+            window_s = self._wide(wanted.window_s)
+            store = GatheredStore([*self._samples(short, window_s, now_s), *long], around)
+            source = GatheredSource(store, now_s, self.scrape_interval_s, self._labels)
+            self.scrape_interval_s = source.scrape_interval_s
+            if self._wide(window_s) > window_s:
+                wide = self._samples(short, self._wide(window_s), now_s)
+                store = GatheredStore([*wide, *long], around)
+                source = GatheredSource(store, now_s, self.scrape_interval_s, self._labels)
+            return source
+        except QueryError as fault:
+            empty = GatheredStore([], [])
+            return GatheredSource(empty, now_s, self.scrape_interval_s, fault=str(fault))
+
+    def _samples(self, names: frozenset[str], window_s: float, now_s: float) -> Matrix:
+        pattern = "|".join(sorted(names))
+        selected = promql.selector("", self._labels, extra=f'__name__=~"{pattern}"')
+        return self.client.matrix(selected, window_s, now_s)
 
     def names(self) -> frozenset[str]:
         try:
@@ -313,19 +344,6 @@ class PrometheusSource:
 
     def _wide(self, window_s: float) -> float:
         return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
-
-
-def _watched_s(
-    up: list[tuple[float, float]], now_s: float, scrape_interval_s: float
-) -> float | None:
-    """For how long the target has been up without a gap; None where `up` reaches no further."""
-    began_s = up[-1][0]
-    for at_s, value in reversed(up):
-        if value != 1:
-            break
-        began_s = at_s
-    reaches_back = began_s == up[0][0] and now_s - began_s > HORIZON_S - 2 * scrape_interval_s
-    return None if reaches_back else max(0.0, now_s - began_s)
 
 
 def _range_query(kind: RangeKind, name: str, window_s: float, wanted: Labels) -> str:

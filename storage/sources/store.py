@@ -92,6 +92,10 @@ class SeriesStore:
             if index < len(series.times_s) and series.times_s[index] == newest_s:
                 yield series, series.values[index]
 
+    def is_fresh(self, series: Series) -> bool:
+        """Was it in the newest scrape?"""
+        return series.times_s[-1] == self.newest_s
+
     @property
     def newest_s(self) -> float | None:
         return self.attempts_s[-1] if self.attempts_s else None

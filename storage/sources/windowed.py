@@ -15,10 +15,12 @@ from storage.sources import promql, windows
 from storage.sources.base import (
     MIN_WINDOW_INTERVALS,
     Labels,
+    MetricSource,
     Outcome,
     RangeKind,
     Reading,
     SourceStatus,
+    Wanted,
 )
 from storage.sources.exposition import Agg, fold
 from storage.sources.store import Series, SeriesStore
@@ -51,6 +53,10 @@ class WindowedSource(ABC):
         return None
 
     # The questions.
+
+    def at_once(self, wanted: Wanted) -> MetricSource:
+        """All is in memory already."""
+        return self
 
     def status(self) -> SourceStatus:
         now_s = self._now_s()
@@ -252,7 +258,7 @@ class WindowedSource(ABC):
             return Reading(
                 Outcome.NO_DATA, query=query, window_s=window_s, reason=f"{name} is not exported"
             )
-        if newest_s == self._store.newest_s:
+        if any(self._store.is_fresh(series) for series in found):
             return Reading(
                 Outcome.NO_DATA,
                 query=query,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.sources.base import Outcome, Reading, SourceStatus
+from storage.sources.base import Outcome, Reading, SourceStatus, Wanted
 
 BOUNDS_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0)
 HISTOGRAMS = {
@@ -49,6 +49,9 @@ class FakeSource:
     reason: str = ""
     scrape_interval_s: float = 1.0
     asked: list[str] = field(default_factory=list)
+
+    def at_once(self, wanted: Wanted) -> FakeSource:
+        return self
 
     def status(self) -> SourceStatus:
         up = self.outcome is not Outcome.UNREACHABLE

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from storage.sources.base import MetricSource, Outcome, Reading
+from storage.sources.base import MetricSource, Outcome, Reading, Wanted
+from storage.sources.exposition import spellings
 from tuner.diagnosis.registry import (
     BREAKDOWNS,
     LATENCIES,
@@ -27,6 +28,11 @@ from tuner.slo.grammar import Clause
 
 GROWTH_S = 600.0
 """How far back the queue's growth is looked for; twice the time that makes it an overload."""
+
+LONG = ("waiting", "prefix_queries", "prefix_hits")
+"""Signals looked at over longer than the window."""
+
+INFOS = ("vllm:cache_config_info", "slotune:scheduler_config_info")
 
 BASELINE_WINDOWS = 5
 """The hit rate "before" is that of this many windows."""
@@ -55,7 +61,9 @@ def collect(
     ({"ttft": [0.9]}), as SLOs need them; at_s is the evaluation's Unix time; client what clients
     saw. Never raises for bad data: an unreachable source gives signals whose readings all say so.
     """
-    look = _Look(source, window_s, dialect, time.time() if at_s is None else at_s)
+    look = _Look(
+        source.at_once(_wanted(window_s)), window_s, dialect, time.time() if at_s is None else at_s
+    )
     readings = {spec.name: look.read(spec) for spec in (*SPECS, *_extra(quantiles or {}))}
     readings |= look.trends()
     readings |= look.before(readings) | dict(client or {})
@@ -65,6 +73,24 @@ def collect(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
         config=look.config(server_info or {}), models=look.models(),
     )  # fmt: skip
+
+
+def _wanted(window_s: float) -> Wanted:
+    """Every sample that any signal of any dialect may be read from."""
+    names = {"process_start_time_seconds", *INFOS}
+    for spec in SPECS:
+        names |= _samples(spec.vllm + spec.sglang, histogram=spec.kind in ("mean", "quantile"))
+    for split in BREAKDOWNS:
+        names |= _samples(split.vllm + split.sglang, histogram=False)
+    long = {name for spec in SPECS if spec.name in LONG for name in spec.vllm + spec.sglang}
+    long_s = max(GROWTH_S, BASELINE_WINDOWS * window_s)
+    return Wanted(frozenset(names), window_s, frozenset(_samples(tuple(long))), long_s)
+
+
+def _samples(names: Iterable[str], *, histogram: bool = False) -> set[str]:
+    if histogram:
+        return {f"{name}_{end}" for name in names for end in ("bucket", "sum", "count")}
+    return {spelling for name in names for spelling in spellings(name)}
 
 
 def asked_quantiles(clauses: Iterable[Clause]) -> dict[str, set[float]]:
@@ -224,7 +250,7 @@ class _Look:
         """Settings by our knob names: what the engine exports, then what it says of itself."""
         found: dict[str, str] = {}
         if self.status.up:
-            for info in ("vllm:cache_config_info", "slotune:scheduler_config_info"):
+            for info in INFOS:
                 found |= self.source.info(info) or {}
         plain = (str, int, float, bool)
         found |= {k: str(v) for k, v in server_info.items() if isinstance(v, plain)}

@@ -1,0 +1,161 @@
+"""What a Prometheus holds of one target at one moment, read in a few large queries.
+
+The raw samples of every series asked for go into a SeriesStore, so that questions are answered by
+the very arithmetic that the embedded scraper uses, and a whole diagnosis costs three requests.
+Invariant: a series is current when it was in the newest scrape of its own target; targets are
+scraped at different moments.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from storage.sources.base import Labels, Outcome, SourceStatus
+from storage.sources.exposition import SeriesId
+from storage.sources.promclient import Matrix
+from storage.sources.store import HORIZON_S, LOOKBACK_S, Series, SeriesStore
+from storage.sources.windowed import WindowedSource
+
+ENGINES = ("vllm:", "sglang:", "slotune:")
+DEVICE_PREFIX = "DCGM_"
+RECENT_SCRAPES = 20
+"""The scrape interval is the mean gap of this many: an older one may have been another."""
+
+Target: TypeAlias = tuple[str, str]
+"""(job, instance)."""
+
+
+def target_of(labels: Labels) -> Target:
+    return labels.get("job", ""), labels.get("instance", "")
+
+
+class GatheredStore(SeriesStore):
+    """Series of several targets, each with scrape times of its own (those of its `up`)."""
+
+    def __init__(self, own: Matrix, others: Matrix) -> None:
+        """own: series under the labels asked for. others: `up` and device metrics of everything,
+        of which those of own's targets, or of the same hosts, are kept."""
+        super().__init__(float("inf"))
+        self.targets = {
+            target_of(labels) for labels, _ in own if labels["__name__"].startswith(ENGINES)
+        }
+        hosts = {_host(instance) for _, instance in self.targets}
+        self.up: dict[Target, list[tuple[float, float]]] = {}
+        self._scrapes: dict[Target, array[float]] = {}
+        for labels, points in others:
+            target = target_of(labels)
+            if labels["__name__"] == "up":
+                self._scrapes[target] = array("d", (at_s for at_s, _ in points))
+                if target in self.targets:
+                    self.up[target] = points
+            elif _host(target[1]) in hosts:
+                self._keep(labels, points)
+        for labels, points in own:
+            if target_of(labels) in self.targets:
+                self._keep(labels, points)
+
+    def _keep(self, labels: dict[str, str], points: list[tuple[float, float]]) -> None:
+        rest = {key: value for key, value in labels.items() if key != "__name__"}
+        series = Series(SeriesId(labels["__name__"], rest))
+        series.times_s.extend(at_s for at_s, _ in points)
+        series.values.extend(value for _, value in points)
+        self._series[str(len(self._series))] = series
+        self._by_name.setdefault(series.id.name, []).append(series)
+        if (target := target_of(labels)) not in self._scrapes:  # federated: no `up` of its own
+            self._scrapes[target] = series.times_s
+
+    def names(self) -> frozenset[str]:
+        return frozenset(s.id.name for s in self._series.values() if self.is_fresh(s))
+
+    def is_fresh(self, series: Series) -> bool:
+        return series.times_s[-1] >= self._scrapes[target_of(series.id.labels)][-1]
+
+    @property
+    def newest_s(self) -> float | None:
+        times_s = [self._scrapes[target][-1] for target in self.targets if target in self._scrapes]
+        return max(times_s, default=None)
+
+    def current(
+        self, name: str, labels: Labels | None, at_s: float | None = None
+    ) -> Iterator[tuple[Series, float]]:
+        for series in self.find(name, labels):
+            scrapes = self._scrapes[target_of(series.id.labels)]
+            end = len(scrapes) if at_s is None else bisect_right(scrapes, at_s)
+            if end == 0 or (at_s is not None and at_s - scrapes[end - 1] > LOOKBACK_S):
+                continue
+            index = bisect_left(series.times_s, scrapes[end - 1])
+            if index < len(series.times_s) and series.times_s[index] == scrapes[end - 1]:
+                yield series, series.values[index]
+
+
+class GatheredSource(WindowedSource):
+    """Answers as of now_s. fault: why Prometheus gave nothing."""
+
+    def __init__(
+        self,
+        store: GatheredStore,
+        now_s: float,
+        scrape_interval_s: float,
+        labels: Labels | None = None,
+        fault: str = "",
+    ) -> None:
+        super().__init__(scrape_interval_s, labels)
+        self._store: GatheredStore = store
+        self._at_s = now_s
+        self._problem = fault
+        if not fault and store.up:
+            self._newest = max(store.up.values(), key=lambda points: points[-1])
+            self.scrape_interval_s = scrape_interval(self._newest) or scrape_interval_s
+            if all(points[-1][1] != 1 for points in store.up.values()):
+                self._problem = "Prometheus cannot scrape the target (up = 0)"
+        elif not fault and not store.targets:
+            self._problem = "Prometheus scrapes no such target"
+
+    def _now_s(self) -> float:
+        return self._at_s
+
+    def _fault(self) -> tuple[Outcome, str] | None:
+        return (Outcome.UNREACHABLE, self._problem) if self._problem else None
+
+    def status(self) -> SourceStatus:
+        starts = [v for _, v in self._store.current("process_start_time_seconds", None)]
+        newest_s = self._store.newest_s
+        age_s = None if newest_s is None else max(0.0, self._at_s - newest_s)
+        watched_s = (
+            up_for_s(self._newest, self._at_s, self.scrape_interval_s) if self._store.up else None
+        )
+        up = not self._problem and newest_s is not None
+        return SourceStatus(
+            up, age_s, max(starts, default=None), self.scrape_interval_s, self._problem, watched_s
+        )
+
+    def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
+        found = super().info(name, labels)
+        return found and {k: v for k, v in found.items() if k not in ("job", "instance")}
+
+
+def scrape_interval(up: list[tuple[float, float]]) -> float | None:
+    """Seconds between the newest scrapes; None of a single one."""
+    recent = up[-RECENT_SCRAPES:]
+    if len(recent) < 2:
+        return None
+    spacing_s = (recent[-1][0] - recent[0][0]) / (len(recent) - 1)
+    return round(spacing_s, 1) or spacing_s
+
+
+def up_for_s(up: list[tuple[float, float]], now_s: float, scrape_interval_s: float) -> float | None:
+    """For how long the target has been up without a gap; None where `up` reaches no further."""
+    began_s = up[-1][0]
+    for at_s, value in reversed(up):
+        if value != 1:
+            break
+        began_s = at_s
+    reaches_back = began_s == up[0][0] and now_s - began_s > HORIZON_S - 2 * scrape_interval_s
+    return None if reaches_back else max(0.0, now_s - began_s)
+
+
+def _host(instance: str) -> str:
+    return instance.rpartition(":")[0] or instance
