@@ -14,13 +14,21 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from typing import NoReturn
 
 from dashboard.settings import DEFAULT_DATABASE, Settings, configure
 from tuner.errors import UserError
 
 READY_TIMEOUT_S = 60.0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answers a wrong flag with one sentence instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,11 +43,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dashboard", description="Live overview, diagnosis and studies of an LLM server."
+    parser = _Parser(
+        prog="dashboard",
+        description="Live overview, diagnosis and studies of an LLM server.",
+        allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"slotune {version('slotune')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="serve the dashboard over HTTP")
+    serve = commands.add_parser("serve", help="serve the dashboard over HTTP", allow_abbrev=False)
     add = serve.add_argument
     add("--url", help="engine to watch, e.g. http://127.0.0.1:8000 (its /metrics is scraped)")
     add("--prometheus", metavar="URL", help="read a Prometheus server instead of scraping")
@@ -102,10 +113,10 @@ def _settings(args: argparse.Namespace) -> Settings:
 def _database(text: str) -> str:
     """The location as given; UserError when it can be none (a file may still be to come)."""
     from storage import StorageError
-    from storage.location import parse
+    from storage.location import check, parse
 
     try:
-        parse(text)
+        check(parse(text))
     except StorageError as fault:
         raise UserError(f"--database: {fault}") from None
     return text
@@ -122,20 +133,15 @@ def _pairs(flag: str, texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _base_url(flag: str, text: str | None) -> str | None:
-    """http(s)://host[:port][/path], no trailing slash; a pasted /metrics or /v1 is dropped."""
+    """The address in one form; of a Prometheus the whole path is its own."""
+    from storage import address
+
     if text is None:
         return None
     try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
+        return address.base_url(text, drop=address.PASTED if flag == "--url" else ())
     except ValueError as fault:
-        raise UserError(f"{flag} {text!r} is not a URL ({fault})") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise UserError(f"{flag} {text!r} is not a URL: expected http://host:port")
-    path = parts.path.rstrip("/")
-    if flag == "--url":
-        path = path.removesuffix("/metrics").removesuffix("/v1")
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+        raise UserError(f"{flag} {fault}") from None
 
 
 def _check_slos(texts: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ import streamlit as st
 from dashboard.evaluator import Evaluator
 from dashboard.settings import Settings, current
 from storage import Database, StorageError, open_database
+from storage.location import parse
 from storage.sources import open_source
 from storage.sources.base import MetricSource, Reading
 from tuner.diagnosis.client_side import client_readings
@@ -111,7 +112,5 @@ def _identity(settings: Settings) -> tuple[int, int] | None:
 
 
 def _file(location: str) -> Path | None:
-    """The file behind a bare path or a sqlite URL; None for a database server."""
-    if location.startswith("sqlite:///"):
-        return Path(location.removeprefix("sqlite:///"))
-    return None if "://" in location else Path(location)
+    """The file behind a path or a sqlite URL; None for a database server."""
+    return parse(location).path

@@ -23,7 +23,11 @@ from storage.errors import StorageError
 
 DEFAULT_PATH = "slotune.db"
 BUSY_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 5.0
+"""Readers wait only for a database that is being made or restored: a page must say so soon."""
+
 WRITES = "slotune_writes"
+_SQLITE_MAGIC = b"SQLite format 3\0"
 _RIGHT = "give a file path, sqlite:///PATH or postgresql://USER@HOST/NAME"
 
 
@@ -73,7 +77,7 @@ def connect(location: Location, *, read_only: bool) -> Engine:
     """An engine that has not connected yet. Raises StorageError for a path that cannot be one."""
     if location.path is None:
         return _server_engine(location, read_only)
-    _check_path(location.path, read_only)
+    _check_path(location, read_only)
     options: dict[str, Any] = {"poolclass": NullPool} if read_only else {}
     engine = create_engine(
         location.url, creator=lambda: _sqlite(location.path, read_only), **options, **_json()
@@ -82,16 +86,42 @@ def connect(location: Location, *, read_only: bool) -> Engine:
     return engine
 
 
-def _check_path(path: Path, read_only: bool) -> None:
-    if path.is_dir():
-        raise StorageError(f"the database {path} is a directory: give a file name in it")
-    if not path.parent.is_dir():
+def check(location: Location) -> None:
+    """Raises StorageError for a path that can be no database; a file may still be to come."""
+    path = location.path
+    if path is None:
+        return
+    try:
+        if path.is_dir():
+            raise StorageError(f"the database {path} is a directory: give a file name in it")
+        if not path.parent.is_dir():
+            raise StorageError(
+                f"the database {path} cannot be opened: the directory {path.parent} does not exist"
+            )
+        if path.exists() and not _may_be_sqlite(path):
+            raise StorageError(
+                f"the database {path} cannot be opened: the file is not an SQLite database"
+            )
+    except OSError as fault:
         raise StorageError(
-            f"the database {path} cannot be opened: the directory {path.parent} does not exist"
-        )
-    if read_only and not path.exists():
+            f"the database {path} cannot be opened: {fault.strerror or fault}"
+        ) from fault
+
+
+def _may_be_sqlite(path: Path) -> bool:
+    """Whether it begins as SQLite's files do; an empty one becomes a database when it is used."""
+    if not path.is_file():  # a device or pipe, which would keep the reader waiting
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE_MAGIC)) in (b"", _SQLITE_MAGIC)
+
+
+def _check_path(location: Location, read_only: bool) -> None:
+    check(location)
+    if read_only and location.path is not None and not location.path.exists():
         raise StorageError(
-            f"the database {path} does not exist: the first command that stores something makes it"
+            f"the database {location.path} does not exist: the first command that stores "
+            "something makes it"
         )
 
 
@@ -126,7 +156,7 @@ def _sqlite(path: Path | None, read_only: bool) -> sqlite3.Connection:
 def _sqlite_reader(uri: str, path: Path) -> sqlite3.Connection:
     options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "uri": True}
     connection: sqlite3.Connection
-    connection = sqlite3.connect(f"{uri}?mode=ro", timeout=BUSY_TIMEOUT_S, **options)
+    connection = sqlite3.connect(f"{uri}?mode=ro", timeout=READ_TIMEOUT_S, **options)
     try:
         connection.execute("PRAGMA query_only=ON")
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()

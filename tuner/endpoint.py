@@ -9,7 +9,6 @@ import urllib.request
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from tuner.errors import UserError
 from tuner.workload.text import words
@@ -157,16 +156,12 @@ class Endpoint:
 
 def base_url(text: str) -> str:
     """`host:8000/v1/` → `http://host:8000`; UserError when it is no address."""
-    with_scheme = text.strip() if "://" in text else f"http://{text.strip()}"
+    from storage import address  # not above: a load generator's process needs no database
+
     try:
-        parts = urlsplit(with_scheme)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise UserError(f"--url {text!r} is not an address; give http://HOST:PORT")
-    path = parts.path.rstrip("/").removesuffix("/v1")
-    return f"{parts.scheme}://{parts.netloc}{path}"
+        return address.base_url(text)
+    except ValueError as fault:
+        raise UserError(f"--url {fault}") from None
 
 
 def _forced() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`dashboard serve` finds faults before it starts, in one sentence, with exit code 2."""
 
 import socket
+from importlib.metadata import version
 
 import pytest
 
@@ -10,10 +11,9 @@ from dashboard.cli import main
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--url", "localhost:8000"], ["--url", "http://host:port"]),
-        (["--url", "ftp://host"], ["--url", "http://host:port"]),
-        (["--url", "http://host:99999"], ["--url", "not a URL"]),
-        (["--prometheus", "nonsense"], ["--prometheus", "http://host:port"]),
+        (["--url", "ftp://host"], ["--url", "http://HOST:PORT"]),
+        (["--url", "http://host:99999"], ["--url", "is not an address"]),
+        (["--prometheus", "some words"], ["--prometheus", "http://HOST:PORT"]),
         (["--url", "http://a", "--prometheus", "http://b"], ["exclude each other"]),
         (["--port", "70000"], ["--port 70000", "65535"]),
         (["--refresh", "0"], ["--refresh", "0.5 to 300"]),
@@ -21,6 +21,11 @@ from dashboard.cli import main
         (["--slo", "ttft_p95"], ["ttft_p95"]),
         (["--slo", "ttft_p95<500"], ["unit"]),
         (["--database", "mysql://host/db"], ["--database", "mysql", "postgresql://"]),
+        (["--database", "/tmp"], ["--database", "/tmp is a directory"]),
+        (["--database", "/no/such/folder/s.db"], ["/no/such/folder does not exist"]),
+        (["--database", __file__], ["--database", "not an SQLite database"]),
+        (["--database", "/dev/zero"], ["--database", "not an SQLite database"]),
+        (["--database", "sqlite:///" + "a" * 5000], ["--database", "too long"]),
     ],
 )
 def test_one_sentence_and_exit_code_2(
@@ -32,6 +37,34 @@ def test_one_sentence_and_exit_code_2(
     assert "Traceback" not in said
     for word in words:
         assert word in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "COMMAND"),
+        (["serve", "--port", "many"], "invalid int value: 'many'"),
+        (["serve", "--datab", "x.db"], "--datab"),
+        (["serve", "--slo"], "expected one argument"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_without_the_usage(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.startswith("dashboard")
+    assert len(said.splitlines()) == 1
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"slotune {version('slotune')}\n"
 
 
 def test_port_in_use_is_found_before_the_start(capsys: pytest.CaptureFixture[str]) -> None:
