@@ -27,16 +27,25 @@ from storage.rows import (
     Measurement,
     MeasurementState,
     NewFinding,
+    NewVerification,
     Stage,
     Study,
     StudyState,
+    Verification,
 )
-from storage.schema import Base, FindingRow, MeasurementRow, RequestRecordsRow, StudyRow
+from storage.schema import (
+    Base,
+    FindingRow,
+    MeasurementRow,
+    RequestRecordsRow,
+    StudyRow,
+    VerificationRow,
+)
 
 if TYPE_CHECKING:
     import optuna
 
-Row = TypeVar("Row", Study, Measurement, Finding)
+Row = TypeVar("Row", Study, Measurement, Finding, Verification)
 Json = Mapping[str, Any]
 _MAX_ID = 2**31 - 1
 """The largest id of either database: PostgreSQL's integer. Beyond it the drivers raise."""
@@ -280,6 +289,25 @@ class Database:
         with self._read() as session:
             rows = session.scalars(query if limit is None else query.limit(limit))
             return [_detached(Finding, row) for row in rows]
+
+    def add_verification(self, made: NewVerification) -> int:
+        """Stores what came of a piece of advice; returns its id."""
+        fields = {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
+        row = VerificationRow(
+            created_at_s=time.time(), **{name: _storable(value) for name, value in fields.items()}
+        )
+        with self._write() as session:
+            session.add(row)
+            session.flush()
+            return row.id
+
+    def list_verifications(self, *, knob: str | None = None) -> list[Verification]:
+        """Oldest first."""
+        query = select(VerificationRow).order_by(VerificationRow.created_at_s, VerificationRow.id)
+        if knob is not None:
+            query = query.where(VerificationRow.knob == knob)
+        with self._read() as session:
+            return [_detached(Verification, row) for row in session.scalars(query)]
 
     def optuna_storage(self) -> optuna.storages.RDBStorage:
         """Optuna's storage in this same database; its tables are its own."""

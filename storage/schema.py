@@ -1,4 +1,5 @@
-"""The tables, as SQLAlchemy models: studies, measurements, their request records, findings.
+"""The tables, as SQLAlchemy models: studies, measurements, request records, findings and what
+became of their advice.
 
 Invariant: this file and the migrations describe the same schema (a test compares them). Optuna
 keeps its own tables in the same database under plural names (`studies`, `trials`, …); ours are
@@ -29,6 +30,7 @@ STUDY_STATES = ("running", "done", "stopped", "failed")
 STAGES = ("baseline", "sweep", "search", "confirm", "bench")
 MEASUREMENT_STATES = ("ok", "failed", "invalid", "aborted")
 FAILURE_KINDS = ("configuration", "transient")
+VERIFIED = ("holds", "refuted", "harmful", "undecided")
 
 
 def one_of(column: str, words: tuple[str, ...]) -> str:
@@ -124,3 +126,34 @@ class FindingRow(Base):
     state: Mapped[str]
     confidence: Mapped[str | None]
     payload: Mapped[dict[str, Any] | None]
+
+
+class VerificationRow(Base):
+    """One piece of advice put to the test: what was predicted, what came of it."""
+
+    __tablename__ = "verification"
+    __table_args__ = (
+        CheckConstraint(one_of("outcome", VERIFIED), name="outcome"),
+        Index(None, "knob", "created_at_s"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int | None] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    created_at_s: Mapped[float]
+    target: Mapped[str | None]
+    node: Mapped[str | None]
+    knob: Mapped[str]
+    direction: Mapped[str]
+    before: Mapped[dict[str, Any]]
+    after: Mapped[dict[str, Any]]
+    workload: Mapped[dict[str, Any] | None]
+    slos: Mapped[str | None]
+    figure: Mapped[str]
+    predicted: Mapped[dict[str, Any] | None]
+    realised: Mapped[dict[str, Any] | None]
+    side_effects: Mapped[dict[str, Any] | None]
+    node_before: Mapped[str | None]
+    node_after: Mapped[str | None]
+    outcome: Mapped[str]
+    reason: Mapped[str | None]
+    applied: Mapped[bool]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 
 import numpy as np
 import pytest
 
-from storage import Database, NewFinding, StorageError, open_database
+from storage import Database, NewFinding, NewVerification, StorageError, open_database
 
 
 def add(database: Database, **fields: object) -> int:
@@ -163,3 +164,22 @@ def test_optuna_lives_beside_our_tables(database_url: str) -> None:
         assert len(again.trials) == 3
         assert [s.name for s in database.list_studies()] == ["ours"]
         assert database.optuna_storage() is database.optuna_storage()
+
+
+def test_verifications_are_kept_oldest_first(database: Database) -> None:
+    study = database.create_study("verify")
+    made = NewVerification(
+        knob="max_num_seqs", direction="up", before={"max_num_seqs": 4},
+        after={"max_num_seqs": 8}, figure="output_tps", outcome="holds", study_id=study.id,
+        node="3a.seq_cap", predicted={"low": 1.0, "high": 2.0, "ground": "queue"},
+        realised={"ratio": 1.5, "low": 1.4, "high": float("inf")}, applied=True,
+    )  # fmt: skip
+    first = database.add_verification(made)
+    database.add_verification(dataclasses.replace(made, knob="chunk_size", outcome="refuted"))
+    both = database.list_verifications()
+    assert [v.outcome for v in both] == ["holds", "refuted"]
+    (only,) = database.list_verifications(knob="max_num_seqs")
+    assert (only.id, only.applied, only.node) == (first, True, "3a.seq_cap")
+    assert only.realised == {"ratio": 1.5, "low": 1.4, "high": None}
+    with pytest.raises(StorageError, match="breaks the schema"):
+        database.add_verification(dataclasses.replace(made, outcome="perfect"))  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from storage.migrations.versions import __name__ as versions_package
 from storage.schema import VERSION_TABLE, Base
 
 REVISIONS = migrate.known_revisions()
+TABLES = [table.name for table in reversed(Base.metadata.sorted_tables)]
 
 
 def engine_of(url: str) -> Engine:
@@ -70,7 +71,7 @@ def test_upgrade_leaves_optuna_alone(database_url: str) -> None:
         assert differences(database._engine) == []
         assert storage.get_current_version() == storage.get_head_version()
         with database._write() as session:
-            for table in ("finding", "request_records", "measurement", "study", VERSION_TABLE):
+            for table in (*TABLES, VERSION_TABLE):
                 session.execute(text(f"DROP TABLE {table}"))
     with open_database(database_url) as database:
         assert database.optuna_storage().get_current_version()
