@@ -11,7 +11,7 @@ import altair as alt
 import pandas as pd
 
 from dashboard.format import interval
-from dashboard.history import Objective, Point, config_text
+from dashboard.history import Objective, Point, best_after_each, config_text
 from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
 
 Points = Sequence[tuple[float, float | None]]
@@ -146,13 +146,10 @@ def study_history(
 
 def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:
     rows = []
-    best: float | None = None
-    for point in found:
+    for point, leader in zip(found, best_after_each(found, objective), strict=True):
         figure = point.objective
         value = figure.value
-        better = best is None or (value is not None and objective.better(value, best))
-        if value is not None and point.outcome in ("met", "unjudged") and better:
-            best = value
+        best = leader.objective.value if leader is not None else None
         rows.append(
             {
                 "order": point.order,

@@ -31,6 +31,9 @@ _VERDICTS: dict[str, Outcome] = {
 }
 
 
+_ELIGIBLE = ("met", "unjudged")
+
+
 def unit_of(figure: str) -> str:
     """Latencies, in seconds, are all that the table does not name."""
     return UNITS.get(figure, "s")
@@ -90,12 +93,30 @@ def points(measurements: Sequence[Measurement], objective: Objective) -> list[Po
     return [_point(order, m, objective) for order, m in enumerate(ordered, start=1)]
 
 
-def best_so_far(found: Sequence[Point], objective: Objective) -> Point | None:
-    """The best point that met every SLO (or that had none to meet)."""
-    best: Point | None = None
+def best_after_each(found: Sequence[Point], objective: Objective) -> list[Point | None]:
+    """After each measurement the best that met every SLO (or that had none to meet).
+
+    A configuration counts as it was measured last: a confirmation may take back a result.
+    """
+    latest: dict[str, Point] = {}
+    line: list[Point | None] = []
     for point in found:
+        if point.objective.value is not None:
+            latest[config_text(point.config)] = point
+        line.append(_best([p for p in latest.values() if p.outcome in _ELIGIBLE], objective))
+    return line
+
+
+def best_so_far(found: Sequence[Point], objective: Objective) -> Point | None:
+    line = best_after_each(found, objective)
+    return line[-1] if line else None
+
+
+def _best(candidates: Sequence[Point], objective: Objective) -> Point | None:
+    best: Point | None = None
+    for point in candidates:
         value = point.objective.value
-        if value is None or point.outcome not in ("met", "unjudged"):
+        if value is None:
             continue
         if best is None or objective.better(value, best.objective.value or 0.0):
             best = point

@@ -151,7 +151,10 @@ def _space_text(space: Mapping[str, Any] | None) -> str:
 def _chart(found: Sequence[Point], objective: Objective) -> None:
     base = history.baseline(found)
     failed = sum(point.objective.value is None for point in found)
-    note = "line: best that meets the SLOs so far; dashed: baseline; bars: 95 % interval"
+    note = (
+        "line: best that meets the SLOs so far, each configuration as measured last; "
+        "dashed: baseline; bars: 95 % interval"
+    )
     if failed:
         note += f"; {failed} without a result lie on the axis"
     st.html(markup.heading("History", note))

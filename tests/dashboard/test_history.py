@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from dashboard.charts import study_history
 from dashboard.history import (
     baseline,
+    best_after_each,
     best_so_far,
     config_text,
     estimate,
@@ -19,7 +21,9 @@ from storage import Measurement
 
 def row(id: int, **fields: Any) -> Measurement:
     blank = dict.fromkeys(field.name for field in dataclasses.fields(Measurement))
-    given = {"id": id, "stage": "search", "state": "ok", "config": {}, "started_at_s": 0.0}
+    given = {
+        "id": id, "stage": "search", "state": "ok", "config": {"trial": id}, "started_at_s": 0.0,
+    }  # fmt: skip
     return Measurement(**(blank | given | fields))
 
 
@@ -58,6 +62,24 @@ def test_best_is_the_best_that_meets_the_slos() -> None:
     base = baseline(found)
     assert base is not None
     assert base.objective.value == 100
+
+
+def test_a_confirmation_takes_back_a_best_that_misses_again() -> None:
+    rows = [
+        measured(1, 100, stage="baseline"),
+        dataclasses.replace(measured(2, 300), config={"max_num_seqs": 8}),
+        dataclasses.replace(measured(3, 200), config={"max_num_seqs": 4}),
+        dataclasses.replace(measured(4, 310, "fail", "confirm"), config={"max_num_seqs": 8}),
+        dataclasses.replace(measured(5, 190, stage="confirm"), config={"max_num_seqs": 4}),
+        row(6, stage="confirm", state="failed", config={"max_num_seqs": 4}),
+    ]
+    found = points(rows, OBJECTIVE)
+    line = best_after_each(found, OBJECTIVE)
+    assert [p.measurement_id if p else None for p in line] == [1, 2, 2, 3, 5, 5]
+    assert best_so_far(found, OBJECTIVE) is found[4]
+    chart = study_history(found, OBJECTIVE, 100.0).to_dict()
+    (drawn,) = [data for data in chart["datasets"].values() if "best" in data[0]]
+    assert [row["best"] for row in drawn] == [100, 300, 300, 200, 190, 190]
 
 
 @pytest.mark.parametrize(
