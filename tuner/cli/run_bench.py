@@ -159,10 +159,21 @@ def _measured(args: argparse.Namespace, plan: Plan, endpoint: Endpoint) -> Measu
             prometheus=prometheus_from(args), on_progress=view.update,
             stop_when_decided=args.until_decided,
         )  # fmt: skip
-    if plan.task is not None:
-        from tuner.quality import quality_estimate
+    return _with_accuracy(made, plan.task) if plan.task is not None else made
 
-        made.summary["accuracy"] = quality_estimate(endpoint, plan.task)
+
+def _with_accuracy(made: Measurement, task: Task) -> Measurement:
+    """Its questions come last: the load's figures are kept, however they end."""
+    from tuner.quality import quality_estimate
+
+    try:
+        made.summary["accuracy"] = quality_estimate(made.endpoint, task)
+    except KeyboardInterrupt:
+        made.ended_why = "interrupted during the quality check; the load was measured whole"
+        raise MeasurementInterrupted(made) from None
+    except UserError as error:
+        made.ended_why = f"the quality check failed: {error}"
+        raise MeasurementBrokenError(str(error), made) from error
     return made
 
 
@@ -176,9 +187,9 @@ def _conclude(
     """Judge, keep, show; a fault of the database or of the report's file is told last."""
     verdict = judge(plan.slos, made, accuracy=made.summary.get("accuracy"))
     run = from_measurement(made, verdict, str(plan.slos))
-    run = replace(
-        run, state=state or run.state, failure_reason=made.ended_why or run.failure_reason
-    )
+    if state is not None or run.state == "failed":
+        why = made.ended_why or run.failure_reason
+        run = replace(run, state=state or run.state, failure_reason=why)
     faults: list[Exception] = []
     try:
         if database is not None and made.records:

@@ -6,16 +6,17 @@ failed there is no accuracy at all.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 from tuner.endpoint import Endpoint
 from tuner.quality.ask import DEFAULT_TIMEOUT_S, ItemResult, ask, check_scoring
-from tuner.quality.task import Task
+from tuner.quality.task import Item, Task
 from tuner.stats import Estimate
 from tuner.stats.rates import clopper_pearson
 
@@ -92,16 +93,44 @@ def run_task(
     if task.num_multiple_choice:
         check_scoring(endpoint, timeout_s)
     began_s = time.monotonic()
-    executor = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="quality")
+    results: dict[int, ItemResult] = {}
+    for place, result in _asked(endpoint, task.items, concurrency, timeout_s):
+        results[place] = result
+        if on_item is not None:
+            on_item(len(results), len(task.items))
+    ordered = tuple(results[place] for place in range(len(task.items)))
+    return QualityResult(task, ordered, time.monotonic() - began_s)
+
+
+def _asked(
+    endpoint: Endpoint, items: Sequence[Item], concurrency: int, timeout_s: float
+) -> Iterator[tuple[int, ItemResult]]:
+    """(place, result) of each item as it comes. The threads are daemons: a pool's would keep
+    Ctrl-C waiting for a server that hangs."""
+    waiting = deque(enumerate(items))
+    done: SimpleQueue[tuple[int, ItemResult | Exception]] = SimpleQueue()
+
+    def work() -> None:
+        while True:
+            try:
+                place, item = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                done.put((place, ask(endpoint, item, timeout_s)))
+            except Exception as fault:
+                done.put((place, fault))
+
+    for _ in range(min(concurrency, len(items))):
+        threading.Thread(target=work, name="quality", daemon=True).start()
     try:
-        asked = [executor.submit(ask, endpoint, item, timeout_s) for item in task.items]
-        for done, _ in enumerate(as_completed(asked), start=1):
-            if on_item is not None:
-                on_item(done, len(asked))
-        results = tuple(future.result() for future in asked)
+        for _ in items:
+            place, result = done.get()
+            if isinstance(result, Exception):
+                raise result
+            yield place, result
     finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-    return QualityResult(task, results, time.monotonic() - began_s)
+        waiting.clear()
 
 
 def quality_estimate(

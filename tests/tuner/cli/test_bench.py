@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from storage import open_database
+from storage import Measurement, open_database
 from storage.errors import StorageError
 from tests.tuner.cli.running import start, stop_when
 from tests.tuner.fake_server import HANG, FakeServer, Reply, answer, refusal, steps, text
 from tuner.cli.main import main
+from tuner.errors import UserError
 from tuner.records import from_columns
 
 QUICK = ["--workload", "prompt=8,output=4,concurrency=2", "--warmup", "0s", "--max-requests", "70",
@@ -250,6 +251,51 @@ def test_a_server_that_cannot_score_is_told_before_the_load(
         assert main(["bench", server.url, "--no-store", "--quality", str(task)]) == 2
         assert server.requests == []
     assert "echo and logprobs" in capsys.readouterr().err
+
+
+def stored_run(path: Path) -> Measurement:
+    with open_database(str(path), read_only=True) as database:
+        (stored,) = database.list_measurements(stage="bench")
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [(KeyboardInterrupt(), 130), (UserError("it has gone"), 2)]
+)
+def test_the_load_is_kept_when_the_quality_check_ends_badly(
+    fault: BaseException,
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("tuner.quality.quality_estimate", broken)
+    task, path = tmp_path / "task.jsonl", tmp_path / "s.db"
+    task.write_text('{"prompt": "2 + 2 =", "target": "4"}\n')
+    with FakeServer() as server:
+        options = ["--quality", str(task), "--database", str(path)]
+        assert main(["bench", server.url, *QUICK, *options]) == code
+    shown = capsys.readouterr().out
+    assert "ttft_p95" in shown
+    assert "quality check" in shown
+    stored = stored_run(path)
+    assert stored.state == "aborted"
+    assert "quality check" in (stored.failure_reason or "")
+
+
+def test_a_run_that_ended_when_it_was_decided_has_no_reason_of_failure(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    load = ["--workload", "prompt=8,output=4,concurrency=4", "--warmup", "0s", "--duration", "60s"]
+    with FakeServer(lambda _, body: answer(body, first_s=0.01)) as server:
+        main(["bench", server.url, *load, "--slo", "error_rate<50%", "--until-decided", "--quiet",
+              "--database", str(path)])  # fmt: skip
+    stored = stored_run(path)
+    assert stored.state == "ok"
+    assert "decided" in (stored.summary or {})["ended_why"]
+    assert not stored.failure_reason
 
 
 def test_no_server_and_no_url(capsys: pytest.CaptureFixture[str]) -> None:

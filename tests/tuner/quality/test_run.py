@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.tuner.cli.running import tuner
+from tests.tuner.cli.running import start, stop_when, tuner
 from tests.tuner.quality.scoring_server import ScoringServer
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
@@ -134,6 +136,35 @@ def test_the_command(tmp_path: Path) -> None:
         missed = tuner(*words, "--slo", "accuracy>99%", cwd=tmp_path)
         assert missed.returncode == 1
         assert "✘ accuracy>99%: fail" in missed.stdout
+
+
+def asked(server: ScoringServer) -> int:
+    return sum(body["prompt"] == "1 2 3" for body in server.bodies)
+
+
+def test_ctrl_c_does_not_wait_for_a_server_that_hangs(tmp_path: Path) -> None:
+    """stop_when gives it half of the two minutes that an item may take."""
+    file = tmp_path / "task.jsonl"
+    file.write_text('{"prompt": "1 2 3", "target": "4"}\n' * 20)
+    held = threading.Event()
+    with ScoringServer(fails=lambda prompt: prompt == "1 2 3" and held.wait(110)) as server:
+        process = start("quality", "--url", server.url, "--task", str(file), cwd=tmp_path)
+        try:
+            _, err = stop_when(process, lambda: asked(server) == 8, signal.SIGINT)
+        finally:
+            process.kill()
+            held.set()
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "tuner: interrupted"
+
+
+def test_a_fault_of_our_own_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tuner.quality.run.ask", broken)
+    with ScoringServer() as server, pytest.raises(ZeroDivisionError):
+        run_task(endpoint(server), Task("t", (COUNT,) * 20))
 
 
 @pytest.mark.parametrize(
