@@ -20,7 +20,7 @@ from tuner.search.goal import Reading, no_result
 from tuner.search.objective import CAPACITY, Objective
 from tuner.search.pool import Pooled, pool
 from tuner.search.trials import Config, Trial, of_config
-from tuner.slo import SloSet
+from tuner.slo import SloSet, Verdict, VerdictState
 from tuner.stats import CONFIDENCE, Comparison, Estimate, compare_rates
 from tuner.stats.compare import judged
 from tuner.trial import Outcome
@@ -43,13 +43,18 @@ class Bracket:
     certain_missed: float
 
     @property
+    def closed(self) -> bool:
+        return self.certain_met > 0 and math.isfinite(self.certain_missed)
+
+    @property
     def middle(self) -> float:
-        return math.sqrt(self.met * self.missed)
+        """Of what is certain; only where it is closed."""
+        return math.sqrt(self.certain_met * self.certain_missed)
 
     @property
     def half_width(self) -> float:
         """Of the logarithm."""
-        return math.log(self.missed / self.met) / 2
+        return math.log(self.certain_missed / self.certain_met) / 2
 
 
 def bracket_of(parts: Sequence[Outcome]) -> Bracket:
@@ -108,9 +113,18 @@ class Capacity:
         if found.met == 0:
             step = RESOLUTION ** (2 ** (len(parts) - 1))
             return self._new(min(found.missed / step, self._below(found.missed)), parts)
-        if found.missed / found.met <= RESOLUTION * 1.001:
+        middle = self._new(math.sqrt(found.met * found.missed), parts)
+        if found.missed / found.met > RESOLUTION * 1.001 and middle is not None:
+            return middle
+        if stage in ("sweep", "search"):
             return None
-        return self._new(found.middle, parts)
+        # What is claimed needs levels at which the SLOs are met, and missed, beyond doubt.
+        lowest, highest = min(map(_level, parts)), max(map(_level, parts))
+        if found.certain_met == 0:
+            return self._new(min(lowest / RESOLUTION, self._below(lowest)), parts)
+        if math.isinf(found.certain_missed):
+            return self._new(max(highest * RESOLUTION, self._above(highest)), parts)
+        return None
 
     def _new(self, level: float, parts: Sequence[Outcome]) -> float | None:
         level = self._rounded(level)
@@ -162,14 +176,33 @@ class Capacity:
         return f"capacity {found.met:g} {self.unit}, missed at {found.missed:g}"
 
     def pooled(self, trials: Sequence[Trial], confidence: float = CONFIDENCE) -> Pooled | None:
-        """Figures at the highest level met in each trial; the capacity over all of them."""
+        """Figures at the highest level met in each trial; the capacity over all of them.
+
+        The SLOs are met where every trial has a level at which they were decided to be: how high
+        it is, is the capacity's interval, and near its end no verdict is ever sure.
+        """
         complete = [trial for trial in trials if trial.ok]
-        carriers = [_carrier(trial) for trial in complete]
-        found = pool(carriers, self.slos, confidence)
+        found = pool([_carrier(trial) for trial in complete], self.slos, confidence)
         if found is None:
             return None
         capacity = self._estimate(complete, confidence=CONFIDENCE)
-        return replace(found, summary={**found.summary, CAPACITY: capacity})
+        brackets = [bracket_of(trial.parts) for trial in complete]
+        state: VerdictState = "inconclusive"
+        if all(one.certain_met > 0 for one in brackets):
+            state = "pass"
+        elif all(one.met == 0 for one in brackets):
+            state = "fail"
+        at = min(one.certain_met for one in brackets)
+        told = {
+            "pass": f"at {at:g} {self.unit} and less",
+            "fail": f"down to {min(one.missed for one in brackets):g} {self.unit}",
+        }
+        clauses = tuple(
+            replace(clause, state=state, reason=told.get(state, "at no level for certain"))
+            for clause in found.verdict.clauses
+        )
+        verdict = Verdict(state, clauses)
+        return replace(found, summary={**found.summary, CAPACITY: capacity}, verdict=verdict)
 
     def _estimate(self, trials: Sequence[Trial], confidence: float) -> Estimate:
         brackets = [bracket_of(trial.parts) for trial in trials]
@@ -184,9 +217,10 @@ class Capacity:
                 value, one.certain_met, one.certain_missed, probes, self.unit,
                 f"bracket of {probes} probed levels",
             )  # fmt: skip
-        if any(math.isinf(found.missed) for found in brackets):
-            low = min(found.met for found in brackets)
-            return Estimate(value, low, math.inf, probes, self.unit, "the SLOs held at each level")
+        if not all(found.closed for found in brackets):
+            low = min(found.certain_met for found in brackets)
+            high = max(found.certain_missed for found in brackets)
+            return Estimate(value, low, high, probes, self.unit, "widest of all brackets")
         middles = np.log([found.middle for found in brackets])
         half = float(t.isf((1 - confidence) / 2, len(brackets) - 1) * middles.std(ddof=1))
         half = half / math.sqrt(len(brackets)) + float(np.mean([b.half_width for b in brackets]))
@@ -224,8 +258,7 @@ class Capacity:
 
 
 def _bracketed(trial: Trial) -> bool:
-    found = bracket_of(trial.parts)
-    return trial.ok and found.met > 0 and math.isfinite(found.missed)
+    return trial.ok and bracket_of(trial.parts).closed
 
 
 def _dominated(stage: Stage, parts: Sequence[Outcome]) -> bool:
