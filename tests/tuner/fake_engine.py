@@ -54,6 +54,7 @@ class FakeEngine(FakeServer):
         self.applied: list[dict[str, float]] = []
         self.resets = 0
         self.oom = False
+        self.unstreamed: list[dict[str, Any]] = []
 
     def __enter__(self) -> FakeEngine:
         self._thread.start()
@@ -66,10 +67,7 @@ class FakeEngine(FakeServer):
         return self
 
     def _script(self, number: int, body: dict[str, Any]) -> Reply:
-        if self.oom and int(body.get("max_tokens", 1)) > 1:
-            print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", flush=True)
-            print("\n".join(f"shutting down {i}" for i in range(30)), flush=True)
-            os._exit(1)
+        self._die_without_memory(body)
         if self.knobs["max_num_seqs"] > self.fail_above:
             return refusal(500, "CUDA out of memory")
         share = self.knobs["chunk_size"] / 2048
@@ -107,8 +105,22 @@ class FakeEngine(FakeServer):
             if path == "/server_info":
                 return _json(writer, 200, self._info())
             return self._config(method, raw, writer)
+        if path.endswith("/completions"):
+            body = json.loads(raw)
+            if not body.get("stream") and body.get("max_tokens", 1) > 1:
+                self.unstreamed.append(body)
+                self._die_without_memory(body)
+                if self.knobs["max_num_seqs"] > self.fail_above:
+                    return _json(writer, 500, {"error": {"message": "CUDA out of memory"}})
         await super()._route(method, path, headers, raw, reader, writer)
         return None
+
+    def _die_without_memory(self, body: dict[str, Any]) -> None:
+        """With --oom-under-load, at the first request that is more than a probe."""
+        if self.oom and int(body.get("max_tokens", 1)) > 1:
+            print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", flush=True)
+            print("\n".join(f"shutting down {i}" for i in range(30)), flush=True)
+            os._exit(1)
 
     def _info(self) -> dict[str, Any]:
         return {

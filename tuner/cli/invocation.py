@@ -46,6 +46,7 @@ def resume_text(args: argparse.Namespace, study: str) -> str:
         words += ["--target", args.target]
         words += ["--model", args.model] if args.model else []
         words += ["--vllm-binary", args.vllm_binary] if args.target == "vllm" else []
+        words += ["--sglang-command", args.sglang_command] if args.target == "sglang" else []
         words += [f"--serve-args={args.serve_args}"] if args.serve_args else []
     if args.database != DEFAULT_DATABASE:
         words += ["--database", args.database]

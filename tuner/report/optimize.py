@@ -23,6 +23,7 @@ from tuner.search.pool import Pooled
 from tuner.search.trials import of_config, trials_of
 from tuner.stats import CONFIDENCE, Comparison
 from tuner.targets.base import setting_text
+from tuner.targets.flags import DIALECTS
 from tuner.trial import Outcome
 from tuner.units import count_text, show
 
@@ -231,6 +232,6 @@ def _gain_dict(gain: Comparison | None) -> dict[str, Any]:
 
 def _commands(decision: Decision, model: str, engine: str) -> dict[str, str]:
     """The model named to `engine serve` is a path it can load; the other side names its own."""
-    if engine == "vllm":
-        return commands(decision.chosen_config, model=model, vllm_model=model or "MODEL")
-    return commands(decision.chosen_config, model=model)
+    spoken = next((dialect for dialect in DIALECTS if dialect == engine), DIALECTS[0])
+    theirs = "MODEL" if spoken == "slotune" else model or "MODEL"
+    return commands(decision.chosen_config, model=model, vllm_model=theirs, spoken=spoken)

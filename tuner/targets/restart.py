@@ -20,7 +20,8 @@ from tuner.endpoint import Endpoint
 from tuner.targets import http
 from tuner.targets.base import UNSET, Config, KnobRange, Setting, TargetError
 from tuner.targets.flags import Dialect, flag_of, flag_words, split_words
-from tuner.targets.process import OwnProcess, next_log
+from tuner.targets.peak import try_peak
+from tuner.targets.process import OwnProcess, classify, next_log
 
 MOST = 1_000_000
 """More sequences or tokens per step than any server runs."""
@@ -168,6 +169,20 @@ class RestartTarget:
         self._start_s = self._process.start_s
         self._endpoint = Endpoint(self._url, "", self.how.api_key).probe()
         self._told = self.ask()
+        self._try_peak(self._endpoint, self._process)
+
+    def _try_peak(self, endpoint: Endpoint, process: OwnProcess) -> None:
+        """TargetError when the server has no memory for the most that may be in it at once."""
+        why = try_peak(endpoint, self._config)
+        process.check_alive()
+        if why:
+            tail = process.log_tail()
+            process.stop()  # a second try is a fresh start
+            raise TargetError(
+                f"at its peak the server fails: {why}",
+                kind=classify(f"{tail}\n{why}"),
+                log_tail=tail,
+            )
 
 
 def default_of(knob: Knob, device: str) -> Setting:
