@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -16,25 +17,21 @@ from dashboard.answer import answer_of
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration, quantity
 from dashboard.history import Objective, Point
-from dashboard.views import comparison
-from storage import Database, Study
+from dashboard.views import comparison, runs
+from storage import Database, StorageError, Study
 
 STATE_TONES = {"running": "info", "done": "good", "stopped": "warn", "failed": "bad"}
 RUNNING_REFRESH_S = 3.0
 IDLE_REFRESH_S = 15.0
+UNAVAILABLE_REFRESH_S = 3.0
 
 
 def page() -> None:
-    opened = database()
-    if isinstance(opened, Unavailable):
-        st.html(markup.heading("Studies"))
-        st.html(markup.message(opened.title, opened.hint))
+    look = _look()
+    st.fragment(_list, run_every=_beat_s(look))(look)
+    if isinstance(look, Unavailable) or not look.studies:
         return
-    st.fragment(_list, run_every=IDLE_REFRESH_S)(opened)
-    studies = _newest_first(opened.list_studies())
-    if not studies:
-        return
-    names = [study.name for study in studies]
+    names = [study.name for study in look.studies]
     asked = st.query_params.get("study")
     chosen = st.selectbox(
         "Study shown below",
@@ -44,18 +41,71 @@ def page() -> None:
         width=460,
         label_visibility="collapsed",
     )
-    study = next(study for study in studies if study.name == chosen)
+    study = next(study for study in look.studies if study.name == chosen)
     st.query_params["study"] = chosen
     beat_s = RUNNING_REFRESH_S if study.state == "running" else None
-    st.fragment(_study, run_every=beat_s)(opened, study.id)
+    st.fragment(_study, run_every=beat_s)(study.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The database and its studies, newest first, as one tick found them."""
+
+    opened: Database
+    studies: list[Study]
+
+
+def _look() -> Look | Unavailable:
+    """A database that is lost between two ticks is a sentence on the page, never a fault of it."""
+    opened = database()
+    if isinstance(opened, Unavailable):
+        return opened
+    try:
+        return Look(opened, _newest_first(opened.list_studies()))
+    except StorageError as fault:
+        return _lost(fault)
+
+
+def _lost(fault: StorageError) -> Unavailable:
+    return Unavailable("The database cannot be read", f"{fault}. This page keeps trying.")
+
+
+def _say_lost(fault: StorageError) -> None:
+    told = _lost(fault)
+    st.html(markup.message(told.title, told.hint, "bad"))
+
+
+def _beat_s(look: Look | Unavailable) -> float:
+    return UNAVAILABLE_REFRESH_S if isinstance(look, Unavailable) else IDLE_REFRESH_S
+
+
+def _signature(look: Look | Unavailable) -> tuple[object, ...]:
+    """What the page around the list depends on: another one and the page is drawn anew."""
+    if isinstance(look, Unavailable):
+        return ()
+    return tuple((study.id, study.name, study.state == "running") for study in look.studies) or (0,)
 
 
 def _newest_first(studies: Sequence[Study]) -> list[Study]:
     return sorted(studies, key=lambda study: -study.created_at_s)
 
 
-def _list(opened: Database) -> None:
-    studies = _newest_first(opened.list_studies())
+def _list(drawn: Look | Unavailable) -> None:
+    look = _look()
+    if _signature(look) != _signature(drawn):
+        st.rerun()
+    if isinstance(look, Unavailable):
+        st.html(markup.heading("Studies"))
+        st.html(markup.message(look.title, look.hint))
+        return
+    try:
+        _tables(look)
+    except StorageError as fault:
+        _say_lost(fault)
+
+
+def _tables(look: Look) -> None:
+    studies = look.studies
     st.html(markup.heading("Studies", f"{len(studies)} in the database"))
     if not studies:
         st.html(
@@ -65,10 +115,11 @@ def _list(opened: Database) -> None:
                 "it appears here as soon as it starts.",
             )
         )
-        return
-    head = ["Study", "state", "started", "took", "measured", "objective", "SLOs", "result"]
-    rows = [_list_row(opened, study) for study in studies]
-    st.html(markup.table(head, rows, numeric=(3, 4)))
+    else:
+        head = ["Study", "state", "started", "took", "measured", "objective", "SLOs", "result"]
+        rows = [_list_row(look.opened, study) for study in studies]
+        st.html(markup.table(head, rows, numeric=(3, 4)))
+    runs.draw(look.opened, expanded=not studies)
 
 
 def _list_row(opened: Database, study: Study) -> list[str]:
@@ -107,8 +158,17 @@ def _answer_text(study: Study, found: Sequence[Point], objective: Objective) -> 
     )
 
 
-def _study(opened: Database, study_id: int) -> None:
-    study = next((s for s in opened.list_studies() if s.id == study_id), None)
+def _study(study_id: int) -> None:
+    opened = database()
+    try:
+        if isinstance(opened, Database):
+            _draw_study(opened, study_id)
+    except StorageError as fault:
+        _say_lost(fault)
+
+
+def _draw_study(opened: Database, study_id: int) -> None:
+    study = opened.get_study(study_id)
     if study is None:
         st.html(markup.message("This study is gone", "It was deleted from the database.", "warn"))
         return
@@ -124,6 +184,8 @@ def _study(opened: Database, study_id: int) -> None:
     _chart(found, objective)
     answer = answer_of(study, found, objective)
     comparison.draw(answer, objective, running=study.state == "running")
+    if study.result and answer.base is not None and answer.best is not None:
+        runs.compare_hint(study.name)
     _without_result(found)
     _all_measurements(found, objective)
 
@@ -186,18 +248,19 @@ def _without_result(found: Sequence[Point]) -> None:
 
 def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
     with st.expander(f"All {len(found)} measurements", key="all-measurements"):
-        head = ["#", "stage", "at", "took", "configuration", objective.metric, "SLOs", "reason"]
+        head = ["#", "run", "stage", "at", "took", "configuration", objective.metric, "SLOs"]
         rows = [
             [
                 str(point.order),
+                str(point.measurement_id),
                 point.stage,
                 time.strftime("%H:%M:%S", time.gmtime(point.started_at_s)),
                 "–" if point.duration_s is None else duration(point.duration_s),
                 comparison.config_cell(point.config),
                 comparison.figure_cell(point.objective, objective.metric),
-                markup.pill(point.outcome, comparison.OUTCOME_TONES[point.outcome]),
-                f'<span class="sub">{markup.escape(point.reason)}</span>',
+                runs.verdict_cell(point),
             ]
             for point in found
         ]
-        st.html(markup.table(head, rows, numeric=(0, 3)))
+        st.html(markup.table(head, rows, numeric=(0, 1, 4)))
+        runs.hint(runs.EXPORT, "One run as a page to hand on:")

@@ -70,6 +70,48 @@ def add(
     )
 
 
+def run(database: Database, **fields: Any) -> int:
+    """One run of `tuner bench`, in the shape it stores."""
+    tps, ttft_p95_s = fields.pop("tps", None), fields.pop("ttft_p95_s", None)
+    if tps is not None:
+        fields |= {"summary": summary(tps, ttft_p95_s), "verdict": verdict(ttft_p95_s)}
+    given = {
+        "stage": "bench",
+        "config": {"url": "http://127.0.0.1:8000", "model": "smollm2"},
+        "workload": {"text": "prompt=256,output=64,concurrency=16"},
+        "slos": "ttft_p95<500ms",
+        "duration_s": 23.0,
+    }
+    return database.add_measurement(**given | fields)
+
+
+def hostile_text(place: str) -> str:
+    """Runs as a script or turns into Markdown, if a page lets it."""
+    return f"<img src=x onerror=alert(1)> **{place}** [x](javascript:2)"
+
+
+def hostile(path: Path) -> None:
+    """A study and a run whose every text comes from somebody who means harm."""
+    told = {name: hostile_text(name) for name in (
+        "name", "command", "slos", "objective", "axis", "workload", "config", "reason", "url",
+        "clause",
+    )}  # fmt: skip
+    with open_database(path) as database:
+        made = database.create_study(
+            told["name"], command=told["command"], slos=told["slos"], objective=told["objective"],
+            space={"axes": [told["axis"]]}, workload={"text": told["workload"]},
+        )  # fmt: skip
+        config = {told["config"]: told["config"]}
+        add(database, made.id, "baseline", config, started_at_s=1.0, state="failed",
+            failure_reason=told["reason"], failure_kind="transient")  # fmt: skip
+        wrong = verdict(0.9)
+        wrong["clauses"][0]["clause"] = told["clause"]
+        run(
+            database, started_at_s=2.0, config={"url": told["url"]}, slos=told["slos"],
+            workload={"text": told["workload"]}, summary=summary(1.0, 0.9), verdict=wrong,
+        )  # fmt: skip
+
+
 def study(path: Path, *, state: str = "done", trials: int = 16) -> None:
     """A study of `trials` search measurements, two of them failed, and a confirmation when done."""
     with open_database(path) as database:

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import connect, settings
 from dashboard.settings import Settings
-from storage import open_database
+from storage import Database, StorageError, open_database
 from storage.sources import RecordedSource
 from storage.sources.base import MetricSource, Outcome
 from tests.dashboard import seed
@@ -312,10 +312,54 @@ def test_a_study_whose_every_measurement_failed(show: Show, tmp_path: Path) -> N
 
 
 def test_text_from_outside_is_shown_not_run(show: Show, tmp_path: Path) -> None:
-    with open_database(tmp_path / "hostile.db") as database:
-        database.create_study("<script>alert(1)</script>", objective="maximize output_tps")
+    seed.hostile(tmp_path / "hostile.db")
+    text = show(studies, database="hostile.db")
     # An unescaped tag would have been removed with the page's own.
-    assert "<script>alert(1)</script>" in show(studies, database="hostile.db")
+    for place in (
+        "name", "command", "slos", "objective", "axis", "workload", "config", "reason", "url",
+        "clause",
+    ):  # fmt: skip
+        assert seed.hostile_text(place) in text, place
+
+
+def test_runs_of_bench_with_their_verdicts(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "bench.db") as database:
+        for tps, ttft_p95_s in ((410.0, 0.71), (300.0, 0.22)):
+            seed.run(database, tps=tps, ttft_p95_s=ttft_p95_s, started_at_s=seed.BEGAN_S + tps)
+        seed.run(
+            database, started_at_s=seed.BEGAN_S, state="invalid", failure_reason="sent too late"
+        )
+    text = show(studies, database="bench.db")
+    assert "No study yet" in text
+    assert "Runs of tuner bench and tuner import (3)" in text
+    first, second = text.index("410 tok/s"), text.index("300 tok/s")
+    assert first < second  # the newest stands first
+    assert "missed ttft_p95<500ms: 710 ms (639 … 781)" in text
+    assert "met" in text[second:]
+    assert "invalid sent too late" in text
+    assert "127.0.0.1:8000" in text
+    assert f"tuner export RUN --format html --output run.html --database {tmp_path}" in text
+
+
+def test_a_study_tells_how_to_hand_its_answer_on(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "done.db")
+    text = show(studies, database="done.db")
+    sides = "optimize-done:baseline optimize-done:best"
+    assert f"tuner compare {sides} --html compare.html --database {tmp_path}" in text
+
+
+@pytest.mark.parametrize("lost", ["list_studies", "list_measurements", "get_study"])
+def test_a_database_that_is_lost_while_the_page_is_open(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("the database postgresql://x cannot be read: no server answers there")
+
+    seed.study(tmp_path / "lost.db")
+    monkeypatch.setattr(Database, lost, fail)
+    text = show(studies, database="lost.db")
+    assert "The database cannot be read the database postgresql://x cannot be read: no" in text
+    assert "keeps trying" in text
 
 
 def test_reading_never_locks_a_running_study(show: Show, tmp_path: Path) -> None:
