@@ -235,9 +235,8 @@ def _open_database(args: argparse.Namespace) -> Database | None:
 
 
 def _write_html(path: str, run: Run) -> None:
+    from tuner.cli.export import write_whole
     from tuner.report.html import render_run_html
 
-    try:
-        Path(path).write_text(render_run_html(run), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--html {path} cannot be written: {error.strerror}") from error
+    page = render_run_html(run)
+    write_whole(Path(path), lambda part: part.write_text(page, encoding="utf-8"))

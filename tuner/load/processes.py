@@ -66,10 +66,9 @@ def decide_processes(plan: LoadPlan) -> tuple[int, str]:
 
 def _peak_rate(plan: LoadPlan) -> float:
     """Sessions in the busiest second, as far as they are drawn here."""
-    rng = np.random.default_rng((plan.seed, 2**31))
     times: list[float] = []
     most = min(SAMPLED_ARRIVALS, plan.most_sessions or SAMPLED_ARRIVALS)
-    for at_s in plan.workload.arrivals.times(rng, plan.send_s):
+    for at_s in plan.workload.arrivals.times(plan.seed, plan.send_s):
         if at_s >= plan.send_s or len(times) >= most:
             break
         times.append(at_s)

@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from tuner.load.plan import LoadPlan
 
 ENDING = ("at_once", "trace")
@@ -42,8 +40,7 @@ class Schedule:
     """
 
     def __init__(self, plan: LoadPlan, shard: Shard) -> None:
-        rng = np.random.default_rng((plan.seed, 2**31))
-        self._times = enumerate(plan.workload.arrivals.times(rng, plan.send_s))
+        self._times = enumerate(plan.workload.arrivals.times(plan.seed, plan.send_s))
         self._plan, self._shard = plan, shard
         self._ahead: deque[tuple[int, float]] = deque()
         self._ended = False

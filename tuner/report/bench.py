@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuner.report.words import FIGURE_HEAD, MARKS, figure_line
 from tuner.server_side import Check, crosscheck
 from tuner.units import show
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement
     from tuner.slo import Verdict
-    from tuner.stats import Estimate
-
-MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 
 
 def bench_lines(made: Measurement, verdict: Verdict) -> list[str]:
@@ -20,8 +18,8 @@ def bench_lines(made: Measurement, verdict: Verdict) -> list[str]:
     return [
         *_head_lines(made),
         "",
-        f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method",
-        *(_row(name, estimate) for name, estimate in made.summary.items()),
+        FIGURE_HEAD,
+        *(figure_line(key, estimate) for key, estimate in made.summary.items()),
         "",
         *_generator_lines(made),
         *_server_lines(made),
@@ -43,15 +41,6 @@ def _head_lines(made: Measurement) -> list[str]:
     if made.ended_why:
         lines.append(f"ended early: {made.ended_why}")
     return lines
-
-
-def _row(name: str, estimate: Estimate) -> str:
-    if not estimate.measured:
-        return f"{name:14}{'no data':>12}{'':>26}{0:>8}  {estimate.reason}"
-    interval = f"{show(estimate.low, estimate.unit)} … {show(estimate.high, estimate.unit)}"
-    method = estimate.method.replace("inverted empirical CDF, binomial interval", "order statistic")
-    value = show(estimate.value, estimate.unit)
-    return f"{name:14}{value:>12}{interval:>26}{estimate.n:>8}  {method}"
 
 
 def _generator_lines(made: Measurement) -> list[str]:

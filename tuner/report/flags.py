@@ -54,16 +54,6 @@ class Exported:
         return [*start, *self.words(dialect)]
 
 
-def engine_flags(config: Config) -> str:
-    """`--max-num-seqs 24 --chunk-size 512 …` of `engine serve`."""
-    return shlex.join(flag_words(config, "slotune", spoken="slotune"))
-
-
-def vllm_flags(config: Config) -> str:
-    """The same settings under vLLM's names; what vLLM has no flag for is left out."""
-    return shlex.join(flag_words(config, "vllm", spoken="vllm"))
-
-
 def commands(
     config: Config, *, model: str = "", vllm_model: str = "MODEL", spoken: Dialect = "slotune"
 ) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tuner.report.bench import MARKS
+from tuner.report.words import MARKS
 from tuner.units import show
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.report.optimize import aligned, estimate_text
-from tuner.report.runs import MARKS, VERDICT_WORDS
+from tuner.report.words import MARKS, VERDICTS
 
 if TYPE_CHECKING:
     from tuner.exchange.judging import Judged
@@ -26,7 +26,7 @@ def rejudge_lines(results: Results, slos: SloSet) -> list[str]:
         reasons += [judged.verdict.reason] if judged.verdict.reason else []
         lines += [f"  {run.name}: {reason}" for reason in reasons]
     states: list[str] = [judged.verdict.state for _, judged in results]
-    told = ", ".join(f"{states.count(state)} {word}" for state, word in VERDICT_WORDS.items())
+    told = ", ".join(f"{states.count(state)} {word}" for state, word in VERDICTS.items())
     return [*lines, f"  {len(states)} runs: {told}; nothing stored was changed"]
 
 
@@ -54,6 +54,6 @@ def _row(run: Run, judged: Judged) -> list[str]:
     what = " ".join([run.stage, *(f"{k}={v:g}" for k, v in run.config.items()
                                   if isinstance(v, (int, float)))])  # fmt: skip
     cells = [f"{MARKS[c.state]} {estimate_text(c.estimate)}" for c in judged.verdict.clauses]
-    stored = VERDICT_WORDS.get(str((run.verdict or {}).get("state")), "–") if run.slos else "–"
+    stored = VERDICTS.get(str((run.verdict or {}).get("state")), "–") if run.slos else "–"
     own = f"{run.slos}: {stored}" if run.slos else "–"
-    return [run.name, what, *cells, VERDICT_WORDS[judged.verdict.state], own]
+    return [run.name, what, *cells, VERDICTS[judged.verdict.state], own]

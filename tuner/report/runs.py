@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.report.optimize import aligned, estimate_text
+from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.stats.estimate import Estimate
 from tuner.units import show
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 LISTED = ("output_tps", "ttft_p95", "e2e_p95", "error_rate")
 IN_LINE = LISTED[:2]
-VERDICT_WORDS = {"pass": "met", "fail": "not met", "inconclusive": "undecided"}
-MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 
 
 def list_lines(
@@ -74,8 +73,8 @@ def run_lines(run: Run) -> list[str]:
         lines.append(f"ended early: {run.ended_why}")
     if run.study:
         lines.append(f"study {run.study} · {run.stage} · {_config(run.config)}")
-    lines += ["", f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method"]
-    lines += [_figure(key, estimate) for key, estimate in run.figures.items()]
+    lines += ["", FIGURE_HEAD]
+    lines += [figure_line(key, estimate) for key, estimate in run.figures.items()]
     lines.append("")
     if run.invalid_reason:
         lines.append(f"INVALID: {run.invalid_reason}")
@@ -113,7 +112,7 @@ def _row(row: Measurement, study: Study | None) -> list[str]:
         f"imported ({imported})" if imported else what,
         _target(row, study),
         _shortened(str((row.workload or {}).get("text") or "–"), 48),
-        VERDICT_WORDS.get(verdict, row.state) if row.slos and row.state == "ok" else row.state,
+        VERDICTS.get(verdict, row.state) if row.slos and row.state == "ok" else row.state,
         *(_short(figures.get(key)) for key in IN_LINE),
     ]
 
@@ -132,14 +131,6 @@ def _config(config: Mapping[str, Any]) -> str:
     shown = {k: v for k, v in config.items() if k not in ("url", "model")}
     return " ".join(f"{k}={v:g}" if isinstance(v, (int, float)) else f"{k}={v}"
                     for k, v in shown.items())  # fmt: skip
-
-
-def _figure(key: str, estimate: Estimate) -> str:
-    if not estimate.measured:
-        return f"{key:14}{'no data':>12}{'':>26}{0:>8}  {estimate.reason}"
-    interval = f"{show(estimate.low, estimate.unit)} … {show(estimate.high, estimate.unit)}"
-    value = show(estimate.value, estimate.unit)
-    return f"{key:14}{value:>12}{interval:>26}{estimate.n:>8}  {estimate.method}"
 
 
 def _short(stored: Mapping[str, Any] | None) -> str:

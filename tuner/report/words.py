@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tuner.units import show
+
+if TYPE_CHECKING:
+    from tuner.stats import Estimate
+
 ANSWERS = {
     "improved": "A better configuration is confirmed",
     "keep_baseline": "Keep the baseline",
@@ -11,6 +18,7 @@ ANSWERS = {
 }
 
 VERDICTS = {"pass": "met", "fail": "missed", "inconclusive": "undecided"}
+MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 
 GAINS = {
     "improved": "confirmed",
@@ -18,6 +26,19 @@ GAINS = {
     "no_difference": "no difference",
     "inconclusive": "not confirmed",
 }
+
+
+FIGURE_HEAD = f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method"
+
+
+def figure_line(key: str, estimate: Estimate) -> str:
+    """A figure under FIGURE_HEAD."""
+    if not estimate.measured:
+        return f"{key:14}{'no data':>12}{'':>26}{0:>8}  {estimate.reason}"
+    interval = f"{show(estimate.low, estimate.unit)} … {show(estimate.high, estimate.unit)}"
+    method = estimate.method.replace("inverted empirical CDF, binomial interval", "order statistic")
+    value = show(estimate.value, estimate.unit)
+    return f"{key:14}{value:>12}{interval:>26}{estimate.n:>8}  {method}"
 
 
 def load_text(workload: object, seed: int, window_s: float, warmup_s: float) -> str:

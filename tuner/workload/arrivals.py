@@ -17,6 +17,9 @@ import numpy.typing as npt
 from tuner.workload.profile import Profile, Segment
 from tuner.workload.writing import plain
 
+_ARRIVALS = 2**31
+"""Last part of the seed of arrivals, beyond every session's number: a stream of their own."""
+
 Kind = Literal["concurrency", "constant", "poisson", "gamma", "at_once", "trace"]
 GAPS_AT_ONCE = 256
 
@@ -65,8 +68,9 @@ class Arrivals:
             return int(self.level)
         return self.profile.clients_at(time_s, send_s)
 
-    def times(self, rng: np.random.Generator, send_s: float) -> Iterator[float]:
+    def times(self, seed: int, send_s: float) -> Iterator[float]:
         """Open loop: scheduled starts of sessions in seconds, ascending; may end before send_s."""
+        rng = np.random.default_rng((seed, _ARRIVALS))
         if self.kind == "at_once":
             yield from (0.0 for _ in range(int(self.level)))
         elif self.kind == "trace":

@@ -149,8 +149,7 @@ def _curve(workload: Workload, seed: int, duration_s: float) -> Curve:
         clients = [arrivals.clients_at(float(m), duration_s) for m in (edges[1:] + edges[:-1]) / 2]
         bins = [(float(a), float(b), n) for a, b, n in zip(edges, edges[1:], clients, strict=False)]
         return Curve(True, duration_s, seed, max(clients), bins)
-    # The generator's own stream, so that what is shown is what will be sent.
-    times = arrivals.times(np.random.default_rng((seed, 2**31)), duration_s)
+    times = arrivals.times(seed, duration_s)  # as the generator draws them
     limit = min(workload.requests or ARRIVALS_AT_MOST, ARRIVALS_AT_MOST)
     soon = itertools.takewhile(lambda at_s: at_s < duration_s, times)
     sample = np.array(list(itertools.islice(soon, limit)))

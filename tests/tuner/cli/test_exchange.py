@@ -106,7 +106,7 @@ def test_rejudge_changes_nothing_that_is_stored(database: str, capsys: Capture) 
     assert "run 1" in out
     assert "✔" in out
     assert "✘" in out
-    assert "2 runs: 1 met, 1 not met, 0 undecided" in out
+    assert "2 runs: 1 met, 1 missed, 0 undecided" in out
     as_json = told_json(capsys, "rejudge", "1", "--slo", "ttft_p95<150ms", "--slo",
                         "output_tps>1", "--database", database)  # fmt: skip
     assert [c["state"] for c in as_json["runs"][0]["verdict"]["clauses"]] == ["pass", "pass"]

@@ -12,16 +12,13 @@ from html import escape
 from importlib.metadata import version
 from pathlib import Path
 
+from tuner.report import words
 from tuner.stats.estimate import Estimate
 from tuner.units import show
 
 _STYLE = Path(__file__).with_name("style.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-WORDS = {
-    "pass": "met", "fail": "not met", "inconclusive": "undecided", "improved": "improved",
-    "worse": "worse", "no_difference": "no difference",
-}  # fmt: skip
-MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?", "improved": "▲", "worse": "▼"}
+MARKS = words.MARKS | {"improved": "▲", "worse": "▼"}
 
 
 def document(title: str, body: Iterable[str]) -> str:
@@ -59,7 +56,7 @@ def panel(body: str, title: str = "", line: str = "") -> str:
 
 
 def pill(state: str, text: str = "", *, big: bool = False) -> str:
-    shown = text or f"{MARKS.get(state, '')} {WORDS.get(state, state)}".strip()
+    shown = text or f"{MARKS.get(state, '')} {words.VERDICTS.get(state, state)}".strip()
     size = " big" if big else ""
     return f'<span class="pill {escape(state, quote=True)}{size}">{escape(shown)}</span>'
 

@@ -36,7 +36,7 @@ TILES = (
     ("error_rate", "Error rate"), ("e2e_p95", "E2E p95"), ("ttft_p50", "TTFT median"),
     ("ttft_p95", "TTFT p95"), ("tpot_p50", "TPOT median"), ("itl_p95", "ITL p95"),
 )  # fmt: skip
-BIG = {"pass": "✔ SLOs met", "fail": "✘ SLOs not met", "inconclusive": "? undecided"}
+BIG = {"pass": "✔ SLOs met", "fail": "✘ SLOs missed", "inconclusive": "? undecided"}
 
 
 def render_run_html(run: Run, extra: Sequence[tuple[str, str]] = ()) -> str:
