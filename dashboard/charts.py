@@ -106,7 +106,13 @@ def study_history(
         scale=alt.Scale(domain=[0.5, len(found) + 0.5], nice=False),
         axis=alt.Axis(tickMinStep=1, format="d", grid=False),
     )
-    y = alt.Y("value:Q", title=f"{objective.metric} ({unit})", scale=alt.Scale(zero=True))
+    measured = any(point.objective.value for point in found)
+    y = alt.Y(
+        "value:Q",
+        title=f"{objective.metric} ({unit})",
+        scale=alt.Scale(zero=True, domain=alt.Undefined if measured else [0, 1]),
+        axis=alt.Axis(format=",.6~g"),
+    )
     base = alt.Chart(frame)
     marks = base.mark_point(size=55, filled=True, opacity=1).encode(
         x=x,

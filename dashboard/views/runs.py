@@ -20,7 +20,7 @@ from storage.location import parse
 from tuner.report.runs import list_dict
 
 SHOWN = 20
-FIGURES = ("output_tps", "ttft_p95", "e2e_p95", "error_rate")
+FIGURES = ("output_tps", "ttft_p95", "error_rate")
 EXPORT = "tuner export RUN --format html --output run.html"
 
 
@@ -30,7 +30,7 @@ def draw(opened: Database, *, expanded: bool) -> None:
         return
     newest = rows[::-1][:SHOWN]
     left_out = len(rows) - len(newest)
-    head = ["run", "at (UTC)", "took", "target", "workload", *FIGURES, "SLOs", "verdict"]
+    head = ["run", "at (UTC)", "took", "target", "workload", *FIGURES, "SLOs and verdict"]
     points = {p.measurement_id: p for p in history.points(rows, history.parse_objective(None))}
     title = f"Runs of tuner bench and tuner import ({len(rows)})"
     with st.expander(title, key="runs", expanded=expanded):
@@ -55,16 +55,16 @@ def _row(row: Measurement, point: Point) -> list[str]:
     told = list_dict(row, None)
     imported = told["imported_from"]
     target = str(told["target"]) + (f" (imported, {imported})" if imported else "")
+    at = time.gmtime(row.started_at_s)
     figures = [comparison.figure_cell(point.figures.get(name), name) for name in FIGURES]
     return [
         str(row.id),
-        time.strftime("%Y-%m-%d %H:%M", time.gmtime(row.started_at_s)),
+        f'<span class="nowrap">{time.strftime("%Y-%m-%d %H:%M", at)}</span>',
         "–" if row.duration_s is None else duration(row.duration_s),
         markup.escape(target),
         markup.escape(str(told["workload"] or "–")),
         *figures,
-        markup.escape(row.slos or "–"),
-        verdict_cell(point),
+        f"{markup.escape(row.slos or '–')}<br>{verdict_cell(point)}",
     ]
 
 

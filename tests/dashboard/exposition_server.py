@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextlib.contextmanager
-def serving(pages: Sequence[str]) -> Iterator[str]:
+def serving(pages: Sequence[str], port: int = 0) -> Iterator[str]:
     """The base URL; each GET of /metrics gets the next page, the last one again and again."""
     left = list(pages)
 
@@ -28,7 +28,7 @@ def serving(pages: Sequence[str]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

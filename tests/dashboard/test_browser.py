@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -136,3 +137,39 @@ def test_sigterm_ends_the_server_at_once(tmp_path: Path) -> None:
         os.kill(program.process.pid, signal.SIGTERM)
         assert program.process.wait(20) in (0, -signal.SIGTERM)
         assert "Traceback" not in program.output()
+
+
+def test_studies_follow_a_database_that_comes_grows_and_goes(page: Any, tmp_path: Path) -> None:
+    """Nobody reloads the page."""
+    path = tmp_path / "later.db"
+    with running(
+        "dashboard", "serve", "--port", "0", "--database", str(path), log=tmp_path / "d.log"
+    ) as program:
+        page.goto(f"{program.url}/studies")
+        wait_for(page, "No database yet")
+        seed.study(path, state="running", trials=3)
+        wait_for(page, "best so far")
+        assert page.get_by_text("optimize-done").count() == 0
+        seed.study(path)
+        wait_for(page, "A better configuration is confirmed")
+        for file in tmp_path.glob("later.db*"):
+            file.unlink()
+        wait_for(page, "No database yet")
+        assert page.get_by_text("Traceback").count() == 0
+
+
+def test_figures_return_with_a_target_that_went_away(page: Any, tmp_path: Path) -> None:
+    idle = (FIXTURES / "vllm-0.32-cpu-idle.txt").read_text()
+    with contextlib.ExitStack() as first_life:
+        url = first_life.enter_context(serving([idle]))
+        with running(
+            "dashboard", "serve", "--port", "0", "--url", url, "--refresh", "0.5",
+            "--database", str(tmp_path / "no.db"), log=tmp_path / "d.log",
+        ) as program:  # fmt: skip
+            page.goto(program.url)
+            page.locator(".pill.good", has_text="up").wait_for(timeout=45_000)
+            first_life.close()
+            wait_for(page, "The target does not answer")
+            with serving([idle], port=int(url.rpartition(":")[2])):
+                page.locator(".pill.good", has_text="up").wait_for(timeout=45_000)
+                assert page.get_by_text("The target does not answer").count() == 0

@@ -6,6 +6,19 @@ from dashboard.charts import study_history
 from dashboard.history import Estimate, Objective, Point
 from dashboard.theme import NEUTRAL
 
+RATE = Objective("output_tps", maximize=True)
+
+
+def failed(order: int) -> Point:
+    return Point(order, order, "search", "failed", {}, Estimate(None), {}, "no memory", 0.0, None)
+
+
+def test_a_study_without_a_result_has_an_axis_that_begins_at_zero() -> None:
+    chart = study_history([failed(1)], RATE, None).to_dict()
+    scales = [layer["encoding"]["y"]["scale"] for layer in chart["layer"]
+              if "scale" in layer["encoding"].get("y", {})]  # fmt: skip
+    assert scales == [{"zero": True, "domain": [0, 1]}]
+
 
 def test_intervals_of_a_study_are_drawn_in_a_colour_of_both_schemes() -> None:
     figure = Estimate(100.0, 90.0, 110.0, 12, "tok/s")
