@@ -150,6 +150,7 @@ class Surface:
     interrupt_at: int | None = None
     by_load: bool = False
     ended_early: int = 0
+    never_stop: bool = False
 
     def clock(self) -> float:
         return self.clock_s
@@ -193,7 +194,9 @@ class Surface:
     ) -> float:
         """Looked at every second, as a running measurement is."""
         for second in range(1, int(warmup_s + duration_s)):
-            if should_stop is not None and should_stop(LoadAt(records, float(second)), warmup_s):
+            if self.never_stop or should_stop is None:
+                break
+            if should_stop(LoadAt(records, float(second)), warmup_s):
                 self.ended_early += 1
                 return float(second)
         return warmup_s + duration_s

@@ -1,0 +1,157 @@
+"""Several workers on one study: one unit of work is one worker's, and the dead hold nothing."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import Database, open_database
+from tests.tuner.cli.running import start, stop_when, stored, tuner
+from tests.tuner.fake_engine import FakeEngine
+from tuner.search.workers import Workers
+
+pytestmark = pytest.mark.timeout(300)
+
+KNOBS = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
+FAST = [
+    "--workload", "prompt=16,output=4,concurrency=8", "--duration", "500ms", "--warmup", "100ms",
+    "--sampler", "tpe", "--slo", "tpot_p95<25ms", "--knob", "chunk_size=16:2048",
+    "--knob", "max_num_seqs=8,16",
+]  # fmt: skip
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with open_database(tmp_path / "a.db") as opened:
+        yield opened
+
+
+def test_a_unit_is_claimed_by_one_and_finished_for_all(database: Database) -> None:
+    first, second = (Workers("s", database.optuna_storage()) for _ in range(2))
+    with first.turn():
+        assert first.claim("baseline 0", ["x"]) == ["x"]
+    with second.turn():
+        assert second.claim("baseline 0", ["y"]) is None
+        assert second.of_others() == {"baseline 0": ["x"]}
+        assert second.claim("baseline 1", ["y"]) == ["y"]
+    with first.turn():
+        first.finish("baseline 0")
+        assert first.is_done("baseline 0")
+    with second.turn():
+        assert second.claim("baseline 0", ["y"]) is None
+        assert second.of_others() == {}
+    assert (first.place, second.place) == (0, 1)
+    assert first.others_alive()
+    second.close()
+    assert not first.others_alive()
+
+
+def test_what_a_worker_held_that_ended_is_free_with_what_it_consisted_of(
+    database: Database,
+) -> None:
+    first = Workers("s", database.optuna_storage())
+    with first.turn():
+        first.claim("confirm 0", [["a", 1]])
+    first.close()
+    second = Workers("s", database.optuna_storage())
+    assert not second.alive(first.me)
+    with second.turn():
+        assert second.claim("confirm 0", [["b", 2]]) == [["a", 1]]
+
+
+def _hold_a_turn(path: Path, entered: Path) -> None:
+    with open_database(path) as opened:
+        worker = Workers("s", opened.optuna_storage())
+        with worker.turn():
+            worker.claim("confirm 0", ["mine"])
+            entered.write_text(worker.me)
+            time.sleep(600)
+
+
+def test_kill_9_inside_a_turn_leaves_no_lock(database: Database, tmp_path: Path) -> None:
+    entered = tmp_path / "entered"
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_hold_a_turn, args=(tmp_path / "a.db", entered))
+    process.start()
+    deadline_s = time.monotonic() + 60
+    while not (entered.exists() and entered.read_text()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(30)
+    worker = Workers("s", database.optuna_storage())
+    with worker.turn():
+        assert not worker.alive(entered.read_text())
+        assert worker.claim("confirm 0", ["yours"]) == ["mine"]
+
+
+def test_alone_in_memory_needs_no_lock() -> None:
+    worker = Workers("s")
+    with worker.turn():
+        assert worker.claim("baseline 0", [1]) == [1]
+        assert worker.claim("baseline 0", [1]) == [1]  # mine already
+    assert not worker.others_alive()
+
+
+def keys(database: Path) -> list[tuple[object, ...]]:
+    with open_database(database, read_only=True) as opened:
+        study = opened.get_study("s")
+        assert study is not None
+        rows = opened.list_measurements(study_id=study.id)
+    return [(row.stage, row.seed, json.dumps(row.config, sort_keys=True)) for row in rows]
+
+
+def test_two_workers_share_a_study_and_measure_nothing_twice(tmp_path: Path) -> None:
+    database = tmp_path / "slotune.db"
+    with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
+        words = ["optimize", "--study", "s", "--json"]
+        first = start(*words, *FAST, "--budget", "18 trials", "--url", one.url, cwd=tmp_path)
+        deadline_s = time.monotonic() + 90
+        while not stored(database, "s"):
+            assert first.poll() is None, first.communicate()
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        second = start(*words, "--sampler", "tpe", "--url", other.url, cwd=tmp_path)
+        results = []
+        for process in (first, second):
+            out, err = process.communicate(timeout=200)
+            assert process.returncode in (0, 1), err
+            results.append(json.loads(out))
+        assert one.knobs == other.knobs == KNOBS
+        assert len(one.requests) > 20
+        assert len(other.requests) > 20
+    counts = Counter(keys(database))
+    assert max(counts.values()) == 1
+    searched = [key[2] for key in counts if key[0] in ("sweep", "search")]
+    assert len(set(searched)) == len(searched)
+    assert sum(key[0] == "baseline" for key in counts) == 2
+    assert len(counts) <= 18
+    assert results[0]["answer"] == results[1]["answer"]
+    assert results[0]["best"] == results[1]["best"]
+
+
+def test_a_killed_workers_work_is_done_by_the_other(tmp_path: Path) -> None:
+    database = tmp_path / "slotune.db"
+    words = ["optimize", "--study", "s", "--json"]
+    with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
+        first = start(*words, *FAST, "--budget", "12 trials", "--url", one.url, cwd=tmp_path)
+        stop_when(first, lambda: len(stored(database, "s")) >= 4, signal.SIGKILL)
+        done = tuner(*words, "--sampler", "tpe", "--url", other.url, cwd=tmp_path)
+        assert done.returncode in (0, 1), done.stderr
+        assert other.knobs == KNOBS
+    counts = Counter(keys(database))
+    assert max(counts.values()) == 1
+    assert sum(key[0] == "baseline" for key in counts) == 2
+    assert "confirm" in stored(database, "s")
+    assert not list(tmp_path.glob("*.lock")) or all(
+        path.stat().st_size == 0 for path in tmp_path.glob("*.lock")
+    )
