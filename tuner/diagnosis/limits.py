@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.knobs import LIVE_KNOBS
-from tuner.diagnosis import levers
+from tuner.diagnosis import levers, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
 
@@ -47,6 +47,31 @@ def leaves(case: Case) -> list[Check]:
     if steps and sum(steps.values()) > 0:
         return [_counted(case, key, steps) for key in REASONS]
     return [_kv(case), _seq_cap(case), _token_budget(case), _deferred(case)]
+
+
+def compute(case: Case, found: list[Check]) -> tuple[list[Check], Check]:
+    """3a.compute: the step's tokens are used up, but a larger step would only take longer.
+
+    Gives the leaves back with the token budget's explained by it.
+    """
+    frame = Frame(
+        "3a.compute", "Compute-bound queue", "3a", ("flops",), ("peak_flops",), "MFU",
+        (levers.SCALE_OR_SHED, levers.FASTER_DEVICE, levers.LESS_COMPUTE),
+        ("raising chunk_size: a step of twice the tokens takes twice as long",),
+    )  # fmt: skip
+    budget = next(check for check in found if check.key == "3a.token_budget")
+    if not budget.firing:
+        return found, frame.not_applicable(case, "the step's tokens are not used up")
+    share = roofline.arithmetic_bound(case)
+    if share is None:
+        return found, roofline.compute_bound(case, frame)
+    said = f"{budget.node.summary}, but arithmetic is what they wait for: see Compute-bound queue"
+    calm = Check(replace(budget.node, state=State.OK, levers=(), summary=said), budget.exact)
+    leaf = frame.judge(
+        case, lambda: share, case.t("mfu_compute_bound"), evidence=roofline.evidence(case),
+        says=lambda v: f"prompts wait for arithmetic: {v:.0%} of peak FLOP/s",
+    )  # fmt: skip
+    return [calm if check.key == budget.key else check for check in found], leaf
 
 
 def _counted(case: Case, key: str, steps: dict[str, float]) -> Check:

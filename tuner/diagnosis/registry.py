@@ -233,6 +233,10 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
         "binding", "steps", "reason", True, ("slotune:step_binding_limit_total",),
         how_to_get="only slotune's engine counts it",
     ),
+    BreakdownSpec(
+        "kv_blocks", "blocks", "state", False, ("slotune:kv_blocks",),
+        how_to_get="only slotune's engine tells cached blocks from free ones",
+    ),
     *(
         BreakdownSpec(
             f"kind_{what}", unit, "kind", True, (f"slotune:step_kind_{metric}_total",),

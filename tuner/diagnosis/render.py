@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 
+from engine.knobs import KNOBS
 from tuner.diagnosis.model import Diagnosis, Lever, NodeResult, State
 
 WIDTH = 100
@@ -68,6 +69,7 @@ def _node(node: NodeResult, diagnosis: Diagnosis, colour: bool, verbose: bool) -
         yield from _wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
     if node.firing and not node.symptom_of:
         yield from _levers(node, len(indent) + 4)
+        yield from _proof(node, diagnosis.target, len(indent) + 4)
     if verbose:
         for query in node.queries:
             yield from _wrapped("asked: " + query, len(left))
@@ -87,6 +89,16 @@ def _levers(node: NodeResult, column: int) -> Iterator[str]:
         yield from _lever(lever, column)
     for text in node.will_not_help:
         yield from _wrapped(f"✗ will not help: {text}", column)
+
+
+def _proof(node: NodeResult, target: str, column: int) -> list[str]:
+    """The command that puts the node's first knob to the test."""
+    if not any(lever.knob in KNOBS for lever in node.levers):
+        return []
+    url = f"--url {target} " if target else ""
+    return _wrapped(
+        f"to prove it: tuner verify {url}--node {node.key}, with your --workload and --slo", column
+    )
 
 
 def _lever(lever: Lever, column: int) -> Iterator[str]:

@@ -78,11 +78,28 @@ def mfu(case: Case) -> float | None:
 
 
 def mbu(case: Case) -> float | None:
-    """Achieved / peak bytes/s, reads and writes: in pure decode steps, else over the window."""
-    if (counted := _of_kinds(case, "kind_bytes", DECODE, peaks(case)[1])) is not None:
+    """Achieved / peak bytes/s, reads and writes: in pure decode steps where most time goes to
+    them, else in all steps, else over the window."""
+    kinds = DECODE if (kind_share(case, DECODE) or 0.0) >= case.t("kind_most") else KINDS
+    if (counted := _of_kinds(case, "kind_bytes", kinds, peaks(case)[1])) is not None:
         return counted
     read, write, peak = case.s.value("read_bytes"), case.s.value("write_bytes"), peaks(case)[1]
     return (read + (write or 0.0)) / peak if read is not None and peak else None
+
+
+def kind_share(case: Case, kinds: tuple[str, ...]) -> float | None:
+    """Share of the computing time that steps of these kinds take; None where it is not counted."""
+    spent = case.s.of("kind_s")
+    total = sum(spent.values())
+    return sum(spent.get(kind, 0.0) for kind in kinds) / total if total else None
+
+
+def arithmetic_bound(case: Case) -> float | None:
+    """The MFU of steps with prompts where it shows that arithmetic binds them, else None."""
+    share = mfu(case)
+    if share is None or not case.t("mfu_compute_bound") <= share <= case.t("plausible_ratio"):
+        return None
+    return share
 
 
 def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], peak: float | None) -> float | None:
@@ -94,9 +111,8 @@ def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], peak: float | None)
 
 def bound(case: Case) -> str | None:
     """What the roofline says the device is at, in words; None where it is at neither roof."""
-    compute, memory = mfu(case), mbu(case)
-    most = case.t("plausible_ratio")
-    if compute is not None and case.t("mfu_compute_bound") <= compute <= most:
+    compute, memory, most = arithmetic_bound(case), mbu(case), case.t("plausible_ratio")
+    if compute is not None:
         return f"compute-bound: {compute:.0%} of peak FLOP/s"
     if memory is not None and case.t("mbu_warning") <= memory <= most:
         return f"bandwidth-bound: {memory:.0%} of peak bytes/s"
@@ -112,8 +128,8 @@ def device_share(case: Case) -> float | None:
     return case.s.value("device_active")
 
 
-def compute_bound(case: Case) -> Check:
-    frame = Frame("3b.compute", "Compute-bound", "3b", ("flops",), ("peak_flops",), "MFU",
+def compute_bound(case: Case, frame: Frame | None = None) -> Check:
+    frame = frame or Frame("3b.compute", "Compute-bound", "3b", ("flops",), ("peak_flops",), "MFU",
                   (levers.FASTER_DEVICE, levers.LESS_COMPUTE))  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread

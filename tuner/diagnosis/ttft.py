@@ -59,7 +59,8 @@ def nodes(case: Case) -> list[Check]:
         top = Check(replace(top.node, evidence=split.evidence()), top.exact)
     queue, prefill = _queue(case, split), _prefill(case, split)
     queue, prefill = gate(top, queue), gate(top, prefill)
-    bound = limits.leaves(case)
+    bound, compute = limits.compute(case, limits.leaves(case))
+    bound = [*bound, compute]
     over = limits.overload(case, bound)
     other = limits.no_limit(case, [*bound, over])
     below_queue = [gate(queue, leaf) for leaf in (*bound, over, other)]
@@ -164,15 +165,24 @@ def _cache_off(case: Case) -> Check:
 
 def _thrash(case: Case) -> Check:
     frame = Frame("3b.thrash", "Prefix cache thrashes", "3b",
-                  ("kv_usage", "hit_rate", "hit_rate_before"), unit="fall of the hit rate",
-                  levers=(levers.MORE_KV, levers.PREFIX_ROUTING), exact=False)  # fmt: skip
+                  ("kv_usage", "hit_rate", "hit_rate_before"), ("kv_blocks",),
+                  "fall of the hit rate", (levers.MORE_KV, levers.PREFIX_ROUTING),
+                  exact=False)  # fmt: skip
     now, before = case.s.value("hit_rate") or 0.0, case.s.value("hit_rate_before") or 0.0
-    fall = 1.0 - now / before if before > 0 else 0.0
+    fall, filled = 1.0 - now / before if before > 0 else 0.0, _filled(case)
     return frame.judge(
         case, lambda: fall, 1.0 - case.t("hit_rate_fall"),
-        when=case.kv_usage() >= case.t("kv_free_enough"),
-        says=lambda _: f"hit rate {now:.0%}, {before:.0%} before; KV {case.kv_usage():.0%}",
+        when=filled >= case.t("kv_free_enough"),
+        says=lambda _: f"hit rate {now:.0%}, {before:.0%} before; {filled:.0%} of the KV blocks "
+        "hold requests or prefixes",
     )  # fmt: skip
+
+
+def _filled(case: Case) -> float:
+    """Share of KV blocks that hold something: cached ones too, where the engine tells them."""
+    blocks = case.s.of("kv_blocks")
+    total = sum(blocks.values())
+    return 1.0 - blocks.get("free", 0.0) / total if total else case.kv_usage()
 
 
 def _tail(case: Case) -> Check:

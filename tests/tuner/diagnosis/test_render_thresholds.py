@@ -52,7 +52,7 @@ def test_override_moves_a_node(tmp_path: Path) -> None:
 def test_device_peak_makes_the_roofline_tell(tmp_path: Path) -> None:
     file = tmp_path / "t.toml"
     file.write_text("[device]\nbytes_per_s = 1.2e9\nflops_per_s = 2e12\n")
-    bare = signals(peak_bytes=None, peak_flops=None, tpot_p95=0.2)
+    bare = signals(peak_bytes=None, peak_flops=None, tpot_p95=0.2, itl_p50=0.1)
     assert diagnose(bare, SLOS).node("4.bandwidth").state == "cant_tell"
     told = diagnose(bare, SLOS, thresholds=load_thresholds(file)).node("4.bandwidth")
     assert told.firing

@@ -18,7 +18,8 @@ QUEUE = SLOW_TTFT | {
     "waiting_mean": 12.0,
 }  # fmt: skip
 PREFILL = SLOW_TTFT | {"queue": 0.05, "prefill": 1.8, "e2e": 4.0, "inference": 3.9}
-SLOW_TPOT: dict[str, float | None] = {"tpot": 0.09, "tpot_p95": 0.2, "itl_p99": 0.03}
+SLOW_TPOT: dict[str, float | None] = {"tpot": 0.09, "tpot_p95": 0.2, "itl_p50": 0.08,
+                                      "itl_p99": 0.09}  # fmt: skip
 STEPS = {"underloaded": 10.0, "kv_pressure": 0.0, "seq_cap": 0.0, "token_budget": 0.0,
          "deferred": 0.0, "other": 0.0}  # fmt: skip
 
@@ -41,6 +42,9 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("3a.seq_cap", QUEUE | {"breakdowns": {"binding": STEPS | {"seq_cap": 60.0, "other": 9.0}}}),
     ("3a.token_budget", QUEUE | {"step_tokens": 500.0}),
     ("3a.token_budget", QUEUE | {"breakdowns": {"binding": STEPS | {"token_budget": 60.0}}}),
+    ("3a.compute", QUEUE | {"step_tokens": 500.0, "flops": 6e12}),
+    ("4.mixed", SLOW_TPOT | {"itl_p50": 0.1, "itl_p99": 0.15,
+                             "breakdowns": {"kind_s": {"mixed": 30.0, "decode": 9.0}}}),
     ("3a.deferred", QUEUE | {"breakdowns": {"waiting_by": {"capacity": 1.0, "deferred": 11.0}}}),
     ("3a.overload", QUEUE | {"running": 256.0, "waiting_growing_s": 400.0, "idle_s": 0.5,
                              "config": {"max_num_seqs": "256"}}),
@@ -56,7 +60,7 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("3c", {"ttft_p95": 0.9, "ttft_p50": 0.1, "ttft_p99": 1.5, "prompt_tokens_p99": 4096.0}),
     ("3d", SLOW_TTFT | {"queue": 0.02, "prefill": 0.1, "e2e": 3.0, "inference": 1.5}),
     ("3e", {"client_ttft": 1.1, "client_server_ttft": 0.2}),
-    ("4.interference", SLOW_TPOT | {"itl_p99": 0.3, "step_tokens_p90": 500.0}),
+    ("4.interference", SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}),
     ("6", SLOW_TPOT | {"preemptions": 9.0}),
     ("4.bandwidth", SLOW_TPOT | {"read_bytes": 1.6e10}),
     ("4.host", SLOW_TPOT | {"breakdowns": {"phase_s": {"prepare": 9.0, "forward": 3.0}}}),
@@ -125,7 +129,7 @@ def test_what_will_not_help_is_said() -> None:
 def test_chunk_levers_point_opposite_ways() -> None:
     slow = PREFILL | {"prompt_tokens": 3000.0}
     up = diagnose(signals(**slow), SLOS).node("3b.long_prompt").levers[0]
-    mixed = SLOW_TPOT | {"itl_p99": 0.3, "step_tokens_p90": 500.0}
+    mixed = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}
     down = diagnose(signals(**mixed), SLOS).node("4.interference").levers[0]
     assert (up.title, down.title) == ("chunk_size up", "chunk_size down")
 
@@ -361,6 +365,13 @@ def test_more_than_the_peak_is_not_concluded_from() -> None:
         node = diagnosis.node(key)
         assert node.state is State.CANT_TELL
         assert "too low" in node.summary
+
+
+def test_a_full_bus_is_not_why_only_some_gaps_are_long() -> None:
+    planted = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}
+    diagnosis = diagnose(signals(**planted, read_bytes=1.6e10), SLOS)
+    assert [cause.key for cause in diagnosis.causes] == ["4.interference"]
+    assert "median gap of 20 ms is within" in diagnosis.node("4.bandwidth").summary
 
 
 def test_a_peak_of_0_is_not_known() -> None:
