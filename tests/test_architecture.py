@@ -19,7 +19,8 @@ MAY_IMPORT = {
     "dashboard": {"tuner", "storage", "engine"},
 }
 ENGINE_WITHOUT_TORCH = {
-    "config", "errors", "knobs", "metrics", "sampling_params", "sequence", "scheduler", "kvcache",
+    "config", "errors", "knobs", "logprobs", "metrics", "sampling_params", "sequence",
+    "scheduler", "kvcache",
 }  # fmt: skip
 
 
@@ -77,6 +78,11 @@ def test_torch_only_below_the_scheduler() -> None:
         room, rest = path.split("/", 1)
         assert room == "engine", path
         assert rest.split("/")[0].removesuffix(".py") not in ENGINE_WITHOUT_TORCH, path
+
+
+def test_only_the_command_line_imports_the_command_line() -> None:
+    own = ("tuner/cli/", "tuner/__main__")
+    assert [path for path in importing("tuner.cli") if not path.startswith(own)] == []
 
 
 def test_optuna_only_in_search_and_storage() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from storage.errors import StorageError
 from storage.rows import MeasurementState
 from tuner.cli.common import print_json, prometheus_from
+from tuner.cli.invocation import command_text
 from tuner.cli.targets import target_from
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
@@ -186,7 +187,7 @@ def _conclude(
 ) -> VerdictState:
     """Judge, keep, show; a fault of the database or of the report's file is told last."""
     verdict = judge(plan.slos, made, accuracy=made.summary.get("accuracy"))
-    run = from_measurement(made, verdict, str(plan.slos))
+    run = from_measurement(made, verdict, str(plan.slos), command_text())
     if state is not None or run.state == "failed":
         why = made.ended_why or run.failure_reason
         run = replace(run, state=state or run.state, failure_reason=why)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
 
-def provenance() -> dict[str, str]:
-    """Of this process, to be kept with what it has just measured; the command without secrets."""
-    from tuner.cli.invocation import command_text
-
+def provenance(command: str = "") -> dict[str, str]:
+    """Of this process, to be kept with what it has just measured. command: what the user gave,
+    without secrets; left out where it is not known."""
     memory_gib = psutil.virtual_memory().total / 2**30
-    told = {
+    return {
         "slotune": version("slotune"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": f"{os.cpu_count()} × {_processor()}",
         "memory": f"{memory_gib:.0f} GiB",
+        **({"command": command} if command else {}),
     }
-    if Path(sys.argv[0]).stem in ("tuner", "__main__"):
-        told["command"] = command_text()
-    return told
 
 
 def _processor() -> str:

@@ -107,8 +107,10 @@ class Run:
         return dict(self.source.get("unknown") or {})
 
 
-def from_measurement(made: Measurement, verdict: Verdict | None = None, slos: str = "") -> Run:
-    """A run that this process has just measured."""
+def from_measurement(
+    made: Measurement, verdict: Verdict | None = None, slos: str = "", command: str = ""
+) -> Run:
+    """A run that this process has just measured, at the user's command."""
     return Run(
         name="this run",
         columns=to_columns(made.records),
@@ -122,7 +124,7 @@ def from_measurement(made: Measurement, verdict: Verdict | None = None, slos: st
         state="failed" if not made.counts["ok"] else "invalid" if made.invalid_reason else "ok",
         failure_reason=made.invalid_reason or (verdict.reason if verdict else ""),
         config={"url": made.endpoint.base_url, "model": made.endpoint.model},
-        summary=made.summary_dict() | {"provenance": provenance()},
+        summary=made.summary_dict() | {"provenance": provenance(command)},
         verdict=verdict.as_dict() if verdict is not None else None,
         server=made.server.as_dict() if made.server is not None else None,
     )

@@ -194,6 +194,8 @@ def test_ctrl_c_keeps_and_shows_what_was_measured(tmp_path: Path) -> None:
     database.close()
     assert stored.state == "aborted"
     assert stored.failure_reason == "interrupted"
+    command = (stored.summary or {})["provenance"]["command"]
+    assert command == f"tuner bench {server.url} --duration 5m --database {path}"
     assert sum(record.ok for record in records) >= 40
 
 
