@@ -15,6 +15,7 @@ _SENTENCES = (
     ("attempt to write a readonly database", "it is not writable"),
     ("read-only transaction", "it was opened for reading only"),
     ("unable to open database file", "its file or directory may not be read or written"),
+    ("lock timeout", "another process has held its lock for too long"),
     ("database is locked", "another process has held its lock for too long"),
     ("file is not a database", "the file is not an SQLite database"),
     ("malformed", "the file is damaged"),

@@ -24,7 +24,8 @@ from storage.errors import StorageError
 DEFAULT_PATH = "slotune.db"
 BUSY_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 5.0
-"""Readers wait only for a database that is being made or restored: a page must say so soon."""
+"""Readers wait only for a database that is being made, changed or restored: a page must say so
+soon."""
 
 WRITES = "slotune_writes"
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -128,7 +129,8 @@ def _check_path(location: Location, read_only: bool) -> None:
 def _server_engine(location: Location, read_only: bool) -> Engine:
     arguments: dict[str, Any] = {"connect_timeout": 5}
     if read_only:
-        arguments["options"] = "-c default_transaction_read_only=on"
+        lock_ms = int(READ_TIMEOUT_S * 1000)
+        arguments["options"] = f"-c default_transaction_read_only=on -c lock_timeout={lock_ms}"
     try:
         return create_engine(location.url, connect_args=arguments, pool_pre_ping=True, **_json())
     except ImportError as fault:

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from storage import StorageError, location, open_database
 from storage.schema import VERSION_TABLE
@@ -166,6 +166,39 @@ def test_a_damaged_row_is_named(tmp_path: Path, damaged: str) -> None:
         assert damaged in str(caught.value)
 
 
+def test_a_reader_does_not_wait_long_for_a_database_that_is_being_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "READ_TIMEOUT_S", 0.2)
+    path = tmp_path / "a.db"
+    open_database(path).close()
+    with open_database(path, read_only=True) as reader:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("PRAGMA journal_mode=DELETE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StorageError, match="held its lock for too long"):
+            reader.list_studies()
+        other.execute("ROLLBACK")
+        other.close()
+        assert reader.list_studies() == []
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_reader_does_not_wait_long_for_a_locked_table(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "READ_TIMEOUT_S", 0.2)
+    open_database(database_url).close()
+    locker = create_engine(location.parse(database_url).url)
+    with open_database(database_url, read_only=True) as reader:
+        with locker.begin() as other:
+            other.execute(text("LOCK TABLE study IN ACCESS EXCLUSIVE MODE"))
+            with pytest.raises(StorageError, match="held its lock for too long"):
+                reader.list_studies()
+        assert reader.list_studies() == []
+    locker.dispose()
+
+
 def test_a_lock_held_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(location, "BUSY_TIMEOUT_S", 0.2)
     path = tmp_path / "a.db"
@@ -233,7 +266,7 @@ def test_a_file_that_may_not_be_written() -> None:
 WRITER = """
 import sys, time
 from storage import open_database
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 database = open_database(sys.argv[1])
 study = database.create_study("a")
 database.add_measurement(stage="search", config={}, started_at_s=1.0, study_id=study.id,
