@@ -187,6 +187,7 @@ class _AdvisoryLocks:
 
     def __init__(self, engine: Any, study: str) -> None:
         self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        self._connection.detach()  # closed for good by close(), never handed to somebody else
         self._study = study
 
     @contextlib.contextmanager

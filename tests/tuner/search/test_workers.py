@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ FAST = [
     "--sampler", "tpe", "--slo", "tpot_p95<25ms", "--knob", "chunk_size=16:2048",
     "--knob", "max_num_seqs=8,16",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with open_database(tmp_path / "a.db") as opened:
-        yield opened
 
 
 def test_a_unit_is_claimed_by_one_and_finished_for_all(database: Database) -> None:
@@ -67,8 +60,8 @@ def test_what_a_worker_held_that_ended_is_free_with_what_it_consisted_of(
         assert second.claim("confirm 0", [["b", 2]]) == [["a", 1]]
 
 
-def _hold_a_turn(path: Path, entered: Path) -> None:
-    with open_database(path) as opened:
+def _hold_a_turn(url: str, entered: Path) -> None:
+    with open_database(url) as opened:
         worker = Workers("s", opened.optuna_storage())
         with worker.turn():
             worker.claim("confirm 0", ["mine"])
@@ -76,10 +69,12 @@ def _hold_a_turn(path: Path, entered: Path) -> None:
             time.sleep(600)
 
 
-def test_kill_9_inside_a_turn_leaves_no_lock(database: Database, tmp_path: Path) -> None:
+def test_kill_9_inside_a_turn_leaves_no_lock(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
     entered = tmp_path / "entered"
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_hold_a_turn, args=(tmp_path / "a.db", entered))
+    process = context.Process(target=_hold_a_turn, args=(database_url, entered))
     process.start()
     deadline_s = time.monotonic() + 60
     while not (entered.exists() and entered.read_text()):

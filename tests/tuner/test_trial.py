@@ -1,0 +1,90 @@
+"""One trial: attempts, what is kept of them, and how failures are classified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
+from tuner.measure import Measurement
+from tuner.search.budget import parse_budget
+from tuner.targets.base import TargetError
+from tuner.trial import Lab, Outcome, run_trial
+
+
+def lab_of(measure: Callable[..., Measurement], target: FakeTarget | None = None) -> Lab:
+    made = search_on(Surface(target or FakeTarget()), budget=parse_budget("9 trials")).lab
+    return Lab(made.target, made.workload, made.slos, measure, 10.0, 2.0, clock=made.clock)
+
+
+def trial(lab: Lab) -> Outcome:
+    return run_trial(lab, dict(DEFAULTS), stage="search", seed=1)
+
+
+def invalid(made: Measurement) -> Measurement:
+    made.invalid_reason = "the load generator was late itself"
+    return made
+
+
+def test_an_invalid_attempts_measurement_does_not_outlive_a_failed_second_one() -> None:
+    surface = Surface(FakeTarget())
+
+    def measure(*words: object, **named: object) -> Measurement:
+        if surface.calls == 0:
+            return invalid(surface(*words, **named))  # type: ignore[arg-type]
+        raise TargetError("the server ended", kind="configuration", log_tail="last words")
+
+    found = trial(lab_of(measure))
+    assert (found.state, found.failure_kind) == ("failed", "configuration")
+    assert found.measurement is None
+    assert found.verdict is None
+    assert found.log_tail == "last words"
+
+
+def test_a_good_second_attempt_leaves_nothing_of_the_first() -> None:
+    surface = Surface(FakeTarget())
+    attempts: list[int] = []
+
+    def measure(*words: object, **named: object) -> Measurement:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise TargetError("a hiccup", kind="transient", log_tail="old words")
+        return surface(*words, **named)  # type: ignore[arg-type]
+
+    found = trial(lab_of(measure))
+    assert found.ok
+    assert (found.failure_reason, found.log_tail, found.failure_kind) == ("", "", None)
+    assert len(attempts) == 2
+
+
+def test_two_invalid_attempts_are_no_result_and_no_fault_of_the_configuration() -> None:
+    surface = Surface(FakeTarget())
+    found = trial(lab_of(lambda *a, **k: invalid(surface(*a, **k))))
+    assert (found.state, found.failure_kind) == ("invalid", "transient")
+    assert surface.calls == 2
+    assert found.measurement is not None
+    assert found.measurement.invalid_reason
+
+
+@pytest.mark.parametrize("kind", ["configuration", "transient"])
+def test_what_fails_twice_is_learned(kind: str) -> None:
+    target = FakeTarget(crashes=lambda config: True, crash_kind=kind)
+    found = trial(lab_of(Surface(target), target))
+    assert (found.state, found.failure_kind) == ("failed", "configuration")
+    assert len(target.applied) == (1 if kind == "configuration" else 2)
+
+
+def test_why_it_ended_early_is_kept() -> None:
+    class Enough:
+        why = ""
+
+        def __call__(self, load: object, warmup_s: float) -> bool:
+            self.why = "seen enough"
+            return True
+
+    surface = Surface(FakeTarget())
+    found = run_trial(lab_of(surface), dict(DEFAULTS), stage="search", seed=1, early_end=Enough())
+    assert found.ended_early
+    assert found.measurement is not None
+    assert found.measurement.ended_why == "seen enough"
