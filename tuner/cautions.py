@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuner.slo.grammar import SloSet
+from tuner.workload.sharing import repeated_share
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement
@@ -32,7 +33,7 @@ LENGTH_TOLERANCE = 0.05
 """Mean lengths may be this share off what the workload asked for."""
 
 HIT_RATE_TOLERANCE = 0.1
-"""Prefix-cache hits may exceed the share of shared tokens by this much."""
+"""Prefix-cache hits may exceed the share of repeated tokens by this much."""
 
 
 def notes(made: Measurement) -> list[str]:
@@ -115,7 +116,7 @@ def _cut(made: Measurement) -> list[str]:
     if longest is None:
         return []
     cut = sum(
-        made.workload.lengths(made.seed, record.index)[:2]
+        made.workload.lengths(made.seed, record.session, record.turn)[:2]
         != (record.wanted_prompt_tokens, record.wanted_output_tokens)
         for record in made.in_window
         if record.wanted_prompt_tokens
@@ -129,16 +130,21 @@ def _cut(made: Measurement) -> list[str]:
 
 
 def _warm_cache(made: Measurement) -> list[str]:
-    """Hits that neither the workload's shared prefix nor the chat template explains come from an
-    earlier run's tokens."""
+    """Hits that neither what the workload repeats nor the chat template explains come from an
+    earlier run's tokens. A file's own prompts may share anything: of them nothing is said."""
     rate = made.server.prefix_hit_rate if made.server is not None else None
-    workload = made.workload
-    shared = workload.shared_prefix + made.endpoint.template_tokens
-    explained = min(1.0, shared / workload.prompt.mean)
-    if rate is None or rate <= explained + HIT_RATE_TOLERANCE:
+    if rate is None or rate <= HIT_RATE_TOLERANCE:
+        return []
+    sent = [(record.session, record.turn) for record in made.records]
+    repeated = repeated_share(made.workload, made.seed, sent)
+    if repeated is None:
+        return []
+    mean_tokens = max(1.0, _mean([record.wanted_prompt_tokens for record in made.records]))
+    explained = min(1.0, repeated + made.endpoint.template_tokens / mean_tokens)
+    if rate <= explained + HIT_RATE_TOLERANCE:
         return []
     return [
-        f"the server's prefix cache served {rate:.0%} of prompt tokens though the workload shares "
+        f"the server's prefix cache served {rate:.0%} of prompt tokens though the workload repeats "
         f"{explained:.0%}: a warm cache or other traffic flatters these figures"
     ]
 

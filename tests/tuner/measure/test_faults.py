@@ -5,8 +5,10 @@ Delays are checked in one direction only: a busy machine makes things later, nev
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -330,8 +332,9 @@ def test_fault_in_a_callback_is_raised() -> None:
         bench(server, duration_s=170, on_progress=broken)
 
 
-def test_warm_cache_is_flagged() -> None:
-    counters = iter([(0, 0), (1000, 900)])
+def cache_metrics(hit_share: float) -> Callable[[], str]:
+    """Of 1,000 prompt tokens between the first look and each later one."""
+    counters = itertools.chain([(0, 0)], itertools.repeat((1000, round(1000 * hit_share))))
 
     def metrics() -> str:
         queries, hits = next(counters)
@@ -342,8 +345,23 @@ def test_warm_cache_is_flagged() -> None:
             f'vllm:prefix_cache_hits_total{{engine="0"}} {hits}\n'
         )
 
-    with FakeServer(metrics=metrics) as server:
+    return metrics
+
+
+def test_warm_cache_is_flagged() -> None:
+    with FakeServer(metrics=cache_metrics(0.9)) as server:
         made = bench(server, max_requests=3)
     assert made.server is not None
     assert made.server.prefix_hit_rate == pytest.approx(0.9)
     assert any("prefix cache served 90%" in note for note in made.notes)
+
+
+def test_what_conversations_repeat_is_no_warm_cache_and_their_later_turns_are_not_cut() -> None:
+    """Four turns of 20 tokens and answers of 4: 144 of 224 prompt tokens were sent before."""
+    with FakeServer(metrics=cache_metrics(0.6), max_model_len=4096) as server:
+        made = bench(server, "prompt=20,output=4,turns=4,concurrency=2", max_requests=4,
+                     duration_s=30)  # fmt: skip
+    assert made.server is not None
+    assert made.server.prefix_hit_rate == pytest.approx(0.6)
+    assert made.counts["ok"] == 16
+    assert not [note for note in made.notes if "cache" in note or "cut" in note]
