@@ -165,7 +165,9 @@ def measure(
         **asdict(sending or Sending()),
     )  # fmt: skip
 
-    def made_of(load: LoadResult, watch: Watch, ended_why: str) -> Measurement:
+    def made_of(
+        load: LoadResult, watch: Watch, ended_why: str, *, wait: bool = True
+    ) -> Measurement:
         chosen = _choose(load, plan, warmup_s, warmup_max_s)
         made = Measurement(
             endpoint=endpoint,
@@ -175,7 +177,7 @@ def measure(
             began_unix_s=load.began_unix_s,
             records=load.records,
             lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, chosen.window_s)),
-            server=watch.result(load.began_unix_s),
+            server=watch.result(load.began_unix_s, wait=wait),
             price_per_hour=price_per_hour,
             chosen=chosen,
             stalls=load.stalls,
@@ -188,7 +190,8 @@ def measure(
         with watching(endpoint.base_url, prometheus) as watch:
             load = generate(plan, tick)
     except Interrupted as stopped:
-        raise MeasurementInterrupted(made_of(stopped.load, watch, "interrupted")) from None
+        made = made_of(stopped.load, watch, "interrupted", wait=False)
+        raise MeasurementInterrupted(made) from None
     except LoadBrokenError as broken:
         made = made_of(broken.load, watch, str(broken))
         raise MeasurementBrokenError(str(broken), made) from broken

@@ -38,8 +38,9 @@ class Watch(Protocol):
 
     def end(self) -> None: ...
 
-    def result(self, began_unix_s: float) -> ServerSide | None:
-        """None where nothing is known. began_unix_s: zero of the records' clock."""
+    def result(self, began_unix_s: float, *, wait: bool = True) -> ServerSide | None:
+        """None where nothing is known. began_unix_s: zero of the records' clock. wait False: only
+        what is known by now, for someone who has pressed Ctrl-C."""
         ...
 
 
@@ -80,7 +81,7 @@ class _Scraped:
         self._after = observe(self._base_url)
         self._thread.join()
 
-    def result(self, began_unix_s: float) -> ServerSide | None:
+    def result(self, began_unix_s: float, *, wait: bool = True) -> ServerSide | None:
         found = ServerSide.between(self._before, self._after)
         if found is None or self._before is None or self._after is None:
             return None
@@ -109,9 +110,9 @@ class _Asked:
     def end(self) -> None:
         self._ended_s = time.time()
 
-    def result(self, began_unix_s: float) -> ServerSide | None:
+    def result(self, began_unix_s: float, *, wait: bool = True) -> ServerSide | None:
         try:
-            return self._result(began_unix_s)
+            return self._result(began_unix_s) if wait else None
         except StorageError:
             return None
         finally:

@@ -5,6 +5,7 @@ Delays are checked in one direction only: a busy machine makes things later, nev
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -29,7 +30,8 @@ from tests.tuner.fake_server import (
     usage,
 )
 from tuner.endpoint import Api, Endpoint
-from tuner.measure import Measurement, Sending, measure
+from tuner.measure import Measurement, MeasurementInterrupted, Sending, measure
+from tuner.progress import Progress
 from tuner.slo import judge, parse_slos
 from tuner.workload import parse_workload
 
@@ -322,6 +324,26 @@ def test_interrupt_closes_every_connection() -> None:
                 break
             time.sleep(0.02)
         assert server.hung_up == 2
+
+
+def test_ctrl_c_waits_for_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[bool] = []
+
+    class Watched:
+        def result(self, _: float, *, wait: bool = True) -> None:
+            waited.append(wait)
+
+    def ctrl_c(progress: Progress) -> None:
+        if progress.completed:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tuner.measure.watching", lambda *_: contextlib.nullcontext(Watched()))
+    with FakeServer() as server:
+        with pytest.raises(MeasurementInterrupted) as stopped:
+            bench(server, duration_s=170, on_progress=ctrl_c)
+        bench(server, max_requests=2)
+    assert stopped.value.made.counts["ok"] > 0
+    assert waited == [False, True]
 
 
 def test_fault_in_a_callback_is_raised() -> None:

@@ -119,6 +119,9 @@ def test_through_prometheus(tmp_path: Path) -> None:
                 engine.requests += 30
                 wait_until(lambda: target.asked >= asked + 3, "scrapes during the run")
             side = watch.result(began_s)
+            with watching(target.url, PrometheusTarget(url, {"job": "engine"})) as hasty:
+                pass
+            assert hasty.result(began_s, wait=False) is None  # the scrape after the end is to come
         finally:
             process.terminate()
             process.wait(timeout=20)
