@@ -29,6 +29,7 @@ from tuner.search.sweep import (
     Config,
     Line,
     SweepPoint,
+    configs_of,
     count_of,
     lines_of,
     load_lines,
@@ -152,13 +153,13 @@ class _Sitting:
 
     def _measure(self, lines: list[Line]) -> None:
         request = self.request
-        total = count_of(lines, request.repeat)
         sweep(
             self.lab, self.ledger, lines, self.knobs, repeat=request.repeat, seed=request.seed,
-            events=self.narrator, pace=self._pace(total),
+            events=self.narrator, pace=self._pace(configs_of(lines) * request.repeat),
         )  # fmt: skip
 
     def _pace(self, trials: int) -> Pace:
+        """A trial is a configuration under all its loads, as the ledger's pace counts them."""
         budget = Budget("", trials=trials)
         each = plan(budget, window_s=self.request.window_s, warmup_s=self.request.warmup_s)
         return Pace(budget, each, self.ledger, time.monotonic)

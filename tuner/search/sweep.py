@@ -166,6 +166,14 @@ def count_of(lines: Sequence[Line], repeat: int) -> int:
     return len(_order(lines, 0)) * repeat
 
 
+def configs_of(lines: Sequence[Line]) -> int:
+    """How many configurations a sweep visits, whatever the number of loads."""
+    found: list[Config] = []
+    for line in lines:
+        found += [step.config for step in line.steps if step.config not in found]
+    return len(found)
+
+
 def points_of(line: Line, outcomes: Sequence[Outcome], lab: Lab) -> list[SweepPoint]:
     """In the order of the values."""
     points = []
