@@ -17,6 +17,8 @@ import numpy.typing as npt
 RequestState = Literal["ok", "failed", "censored"]
 NEVER = math.nan
 NO_SESSION = -1
+MOST_TOKENS = 10_000_000
+"""Of one request, prompt or answer: no model's context is longer."""
 
 
 @dataclass(slots=True)

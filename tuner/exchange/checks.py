@@ -16,16 +16,13 @@ import numpy as np
 
 from tuner.errors import UserError
 from tuner.exchange.run import Run
-from tuner.records import RequestRecord, RequestState
+from tuner.records import MOST_TOKENS, RequestRecord, RequestState
 from tuner.server_side import ServerSide, crosscheck
 from tuner.slo import VerdictState
 from tuner.stats.estimate import Estimate
 
 LONGEST_S = 1e7
 """No run lasts four months: a time beyond is a damaged one, or of another clock."""
-
-MOST_TOKENS = 10_000_000
-"""Of one request, prompt or answer."""
 
 _KINDS = {f.name: str(f.type) for f in fields(RequestRecord)}
 _TEXTS = ("url", "model", "workload", "slos", "stage", "state", "failure_reason", "study")

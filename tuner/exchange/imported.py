@@ -16,10 +16,10 @@ import orjson
 
 from tuner import figures
 from tuner.errors import UserError
-from tuner.exchange.checks import MOST_TOKENS, checked
+from tuner.exchange.checks import checked
 from tuner.exchange.judging import measurement
 from tuner.exchange.run import Run
-from tuner.records import RequestRecord, to_columns
+from tuner.records import MOST_TOKENS, RequestRecord, to_columns
 from tuner.slo import SloSet
 
 MAX_ERROR_CHARS = 300

@@ -83,9 +83,16 @@ class StreamedAnswer:
         record, limits = self.record, self._limits
         if self.reader.done and now_s - self.heard_s > DONE_GRACE_S:
             return BodyStaysOpenError("the server does not end its answer")
+        if record.error:  # nothing that still comes can mend it
+            return HttpError(record.error)
+        times_s = record.chunk_times_s
+        if len(times_s) > self.reader.most_tokens:
+            return HttpError(
+                f"more than {self.reader.most_tokens} tokens came where "
+                f"{record.wanted_output_tokens} were asked for"
+            )
         if now_s - record.sent_s > limits.total_s:
             return HttpError(f"no complete answer within {limits.total_s:g} s")
-        times_s = record.chunk_times_s
         if limits.token_s is not None and times_s and now_s - times_s[-1] > limits.token_s:
             return HttpError(f"no token for {limits.token_s:g} s after the last")
         return None

@@ -1,7 +1,7 @@
 """Reads one streamed answer and fills its record: what counts as a token, and what as a failure.
 
-The first token is the first chunk that carries text (reasoning text counts); role-only and empty
-chunks do not. Token counts come from the server's usage and are spread over the chunks.
+The first token is the first chunk that carries text (reasoning and tool calls count); role-only and
+empty chunks do not. Token counts come from the server's usage and are spread over the chunks.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import orjson
 
 from tuner.load.shape import Shape, learn
 from tuner.load.sse import MAX_EVENT_BYTES, EventCutter, EventTooLargeError, payloads
-from tuner.records import RequestRecord
+from tuner.records import MOST_TOKENS, RequestRecord
 
 MAX_ERROR_CHARS = 300
 BROKEN_OFF = ("abort", "error")
+FEW_TOKENS, TIMES_WANTED = 10_000, 10
+"""More than both – so many, and so many times what was asked for – no honest server sends or counts
+for one answer."""
+
 CHUNKS_PER_SHAPE = 8
 """A shape is learned at most once in so many chunks: where each event differs it would not pay."""
 
@@ -47,6 +51,11 @@ class StreamReader:
     def done(self) -> bool:
         """Whether the server has said [DONE]."""
         return self._done
+
+    @property
+    def most_tokens(self) -> int:
+        """More than any answer to this request can hold."""
+        return max(FEW_TOKENS, TIMES_WANTED * self.record.wanted_output_tokens)
 
     @property
     def text(self) -> str:
@@ -147,13 +156,14 @@ class StreamReader:
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
         if not (isinstance(answer, str) and isinstance(thought, str)):
             raise TypeError("text that is no string")
-        if answer or thought:
-            self._token(at_s, bool(answer))
+        called = _calls_a_tool(delta)
+        if answer or thought or called:
+            self._token(at_s, bool(answer) or called)
             if answer and self._texts is not None:
                 self._texts.append(answer)
         if finish := choice.get("finish_reason"):
-            self.record.finish_reason = str(finish)
-        if finish or bool(answer) == bool(thought):
+            self.record.finish_reason = one_line(str(finish))
+        if finish or called or bool(answer) == bool(thought):
             return ()
         return _path_of(choice, delta)
 
@@ -167,9 +177,23 @@ class StreamReader:
             self.fail("the answer is empty")
         elif not record.finish_reason and not self._done:
             self.fail("the stream ended before its end (no finish_reason, no [DONE])")
+        elif why := self._unbelievable():
+            self.fail(why)
         else:
             self._count_tokens()
             record.state = "ok"
+
+    def _unbelievable(self) -> str:
+        """What a usage says that no answer to this request can hold; "" for one that can be."""
+        wanted, chunks = self.record.wanted_output_tokens, len(self.record.chunk_times_s)
+        if self._completion_tokens > max(self.most_tokens, TIMES_WANTED * chunks):
+            return (
+                f"the usage tells {self._completion_tokens:.4g} output tokens where {wanted} were "
+                f"asked for and {chunks} chunks came"
+            )
+        if self._prompt_tokens > MOST_TOKENS:
+            return f"the usage tells {self._prompt_tokens:.4g} prompt tokens"
+        return ""
 
     def _count_tokens(self) -> None:
         record = self.record
@@ -178,6 +202,12 @@ class StreamReader:
         chunks = len(record.chunk_times_s)
         record.output_tokens = self._completion_tokens if record.counted_by_server else chunks
         spread_tokens(record)
+
+
+def _calls_a_tool(delta: dict[str, Any]) -> bool:
+    """Whether a chunk carries a part of a tool call: its name, or text of its arguments."""
+    calls = [call.get("function") or {} for call in delta.get("tool_calls") or ()]
+    return any(call.get("name") or call.get("arguments") for call in calls)
 
 
 def _path_of(choice: dict[str, Any], delta: dict[str, Any]) -> tuple[str, ...]:

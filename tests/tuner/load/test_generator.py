@@ -25,6 +25,7 @@ from tests.tuner.fake_server import (
     Script,
     Step,
     answer,
+    fault,
     refusal,
     steps,
     text,
@@ -246,6 +247,23 @@ def test_answer_is_complete_though_its_body_does_not_end() -> None:
                "prompt=8,output=2,concurrency=1", max_requests=1)  # fmt: skip
     assert load.records[0].ok
     assert load.records[0].end_s < 30
+
+
+def test_endless_answer_ends_once_it_cannot_be_one() -> None:
+    flood = Step(data=(text("a").data or b"") * 1000)
+    load = run(lambda _, __: Reply((flood,) * 11 + (HANG,)), "prompt=8,output=2,concurrency=1",
+               max_requests=1)  # fmt: skip
+    (record,) = load.records
+    assert record.state == "failed"
+    assert record.error == "more than 10000 tokens came where 2 were asked for"
+
+
+def test_failed_stream_is_not_waited_for() -> None:
+    load = run(lambda _, __: steps(text("a"), fault("out of memory"), HANG),
+               "prompt=8,output=2,concurrency=1", max_requests=1)  # fmt: skip
+    (record,) = load.records
+    assert (record.state, record.error) == ("failed", "error in the stream: out of memory")
+    assert record.end_s < 20
 
 
 def test_connections_are_kept_and_lost_ones_told() -> None:

@@ -106,6 +106,40 @@ def test_nonsense_counts_are_no_counts() -> None:
     assert not record.counted_by_server
 
 
+@pytest.mark.parametrize("counts", [(3_000_000_000, 8), (10**30, 8), (2, 10**30)])
+def test_counts_that_no_answer_can_hold_fail_it(counts: tuple[int, int]) -> None:
+    """They would be spread over gaps: a lie of the server's would fill this machine's memory."""
+    record = read(GOOD[0], GOOD[1], usage(*counts).data, DONE.data)
+    assert record.state == "failed"
+    assert record.error.startswith("the usage tells ")
+    assert (record.output_tokens, record.chunk_tokens) == (0, [1, 1])
+
+
+def test_doubled_usage_is_for_the_cross_check() -> None:
+    record = read(GOOD[0], GOOD[1], usage(4).data, DONE.data)
+    assert (record.state, record.output_tokens) == ("ok", 4)
+
+
+def test_tool_calls_are_tokens_of_the_answer() -> None:
+    def call(**function: str) -> bytes | None:
+        return delta(tool_calls=[{"index": 0, "function": function}]).data
+
+    record = read(
+        delta(role="assistant", content=None).data, delta(reasoning_content="think").data,
+        call(name="weather", arguments=""), call(arguments='{"in":'), call(arguments='"Rome"}'),
+        call(arguments=""), delta(finish="tool_calls").data, usage(4).data, DONE.data,
+    )  # fmt: skip
+    assert (record.state, record.finish_reason) == ("ok", "tool_calls")
+    assert (record.first_token_s, record.first_answer_token_s) == (2, 3)
+    assert record.chunk_times_s == [2, 3, 4, 5]
+
+
+def test_finish_reason_is_one_bounded_line() -> None:
+    record = read(text("a", finish="\x1b[31mstop\n" * 1000).data, DONE.data)
+    assert record.finish_reason.isprintable()
+    assert len(record.finish_reason) <= 300
+
+
 def test_last_token_ends_the_latency_though_the_connection_stays() -> None:
     record = read(*GOOD)
     record.end_s += 5.0
