@@ -23,6 +23,7 @@ from tuner.search.budget import Plan, plan
 from tuner.search.candidates import closest
 from tuner.search.decide import Config, Decision
 from tuner.search.ledger import StudyLedger
+from tuner.search.objective import CAPACITY
 from tuner.search.optimize import Search, optimize
 from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
@@ -33,6 +34,9 @@ from tuner.search.workers import Workers
 from tuner.targets import Target
 from tuner.trial import Lab
 from tuner.units import count_text
+
+PROBES = 4
+"""About how many levels a trial probes that looks for a capacity."""
 
 SEED_STEP = 10_007
 """Between the samplers of workers that joined one after the other."""
@@ -57,7 +61,7 @@ class Sitting:
         calibrated_s = calibration.spent_s if calibration else stored.get("calibration_s", 0.0)
         self.plan: Plan = plan(
             request.budget, calibrated_s, window_s=request.window_s, warmup_s=request.warmup_s,
-            loads=len(request.loads),
+            loads=PROBES if request.objectives[0].key == CAPACITY else len(request.loads),
         )  # fmt: skip
         self.study = self._record(calibrated_s)
         self.ledger = StudyLedger(

@@ -105,7 +105,8 @@ def report_lines(
     ]
     failed = [o for o in outcomes if o.state != "ok"]
     measured = count_text(len(outcomes), "measurement")
-    lines += ["", f"study {study}: {measured}, {len(failed)} without a result"]
+    early = sum(o.ok and o.ended_early and o.stage in ("sweep", "search") for o in outcomes)
+    lines += ["", f"study {study}: {measured}, {early} ended early, {len(failed)} without a result"]
     lines += [f"  {config_text(o.config)}: {o.failure_reason.splitlines()[0]}" for o in failed[:5]]
     return [*lines, f"go on with: {resume}"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from engine.knobs import KNOBS
 from tuner.search.front import front_of, spread_out
-from tuner.search.goal import Goal, is_complete
+from tuner.search.goal import Goal, is_complete, is_whole
 from tuner.search.space import Space
 from tuner.search.trials import Config, Trial, distinct, number_of, of_config
 from tuner.trial import Outcome, worst_margin
@@ -66,7 +66,7 @@ def nearly(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> Co
     known = [
         (max(goal.read(t, trials).margins), t)
         for t in explored
-        if t.ok and is_complete(goal, t) and not t.ended_early
+        if is_complete(goal, t) and is_whole(goal, t)
     ]
     margin, trial = min(known, key=lambda pair: pair[0], default=(math.inf, None))
     return trial.config if trial is not None and margin <= NEARLY else None

@@ -61,7 +61,8 @@ def bracket_of(parts: Sequence[Outcome]) -> Bracket:
     """Levels above the lowest missed one do not count as met: more load is no relief."""
     levels = [(_level(part), part) for part in parts]
     missed = min((at for at, part in levels if not part.meets_by_estimate), default=math.inf)
-    certain_missed = min((at for at, part in levels if _state(part) == "fail"), default=math.inf)
+    failing = [at for at, part in levels if _state(part) in ("fail", "failed")]
+    certain_missed = min(failing, default=math.inf)
     met = max((at for at, part in levels if part.meets_by_estimate and at < missed), default=0.0)
     certain_met = max(
         (at for at, part in levels if _state(part) == "pass" and at < certain_missed), default=0.0
@@ -93,9 +94,9 @@ class Capacity:
         return "clients" if self.load.arrivals.closed else "req/s"
 
     def next_load(self, stage: Stage, trial: Trial | None, start: float | None) -> Workload | None:
-        parts = trial.parts if trial is not None else ()
-        if any(not part.ok for part in parts):
+        if trial is not None and not trial.ok:
             return None
+        parts = trial.parts if trial is not None else ()
         level = self._next_level(stage, parts, start)
         return None if level is None else self.load.at(level)
 
@@ -280,4 +281,7 @@ def _level(part: Outcome) -> float:
 
 
 def _state(part: Outcome) -> str:
-    return part.verdict.state if part.ok and part.verdict is not None else "failed"
+    """What broke down was beyond capacity; what the generator spoilt says nothing."""
+    if part.ok and part.verdict is not None:
+        return part.verdict.state
+    return "failed" if part.state == "failed" else "unknown"

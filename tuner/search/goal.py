@@ -89,5 +89,10 @@ def no_result(objectives: Sequence[Objective], slos: SloSet) -> Reading:
     return Reading((None,) * len(objectives), margins, meets=False)
 
 
+def is_whole(goal: Goal, trial: Trial) -> bool:
+    """Whether its figures may be compared: not of a measurement that was ended for its badness."""
+    return trial.ok and (goal.until_decided or not trial.ended_early)
+
+
 def is_complete(goal: Goal, trial: Trial) -> bool:
     return not trial.ok or goal.next_load(trial.stage, trial, None) is None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.search.goal import Goal
+from tuner.search.goal import Goal, is_whole
 from tuner.search.trials import Trial, distinct, of_config
 
 PATIENCE = 8
@@ -40,7 +40,7 @@ class Noise:
 def noise_of(goal: Goal, trials: Sequence[Trial]) -> Noise:
     """Over all configurations that were measured in whole more than once."""
     squares, degrees = 0.0, 0
-    whole = [trial for trial in trials if trial.ok and not trial.ended_early]
+    whole = [trial for trial in trials if is_whole(goal, trial)]
     for config in distinct(whole):
         values = [goal.read(trial, trials).values[0] for trial in of_config(whole, config)]
         logs = [math.log(value) for value in values if value is not None and value > 0]

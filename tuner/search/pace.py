@@ -34,10 +34,11 @@ class Pace:
 
     @property
     def slot_s(self) -> float:
-        """What one trial takes: the mean of the last ones that were not ended early, restarts
-        included."""
-        whole = [t for t in trials_of(self._ledger.outcomes) if t.ok and not t.ended_early]
-        recent = [trial.spent_s for trial in whole if trial.spent_s > 0][-RECENT:]
+        """What one trial takes: the mean of the last ones, those that were ended early only where
+        there are no others; restarts included."""
+        usable = [t for t in trials_of(self._ledger.outcomes) if t.ok and t.spent_s > 0]
+        whole = [trial for trial in usable if not trial.ended_early] or usable
+        recent = [trial.spent_s for trial in whole][-RECENT:]
         return sum(recent) / len(recent) if recent else self._plan.slot_s
 
     @property

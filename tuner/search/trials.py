@@ -41,8 +41,11 @@ class Trial:
 
     @property
     def failed_part(self) -> Outcome | None:
-        """The first measurement without a result; it ends its trial."""
-        return next((part for part in self.parts if not part.ok), None)
+        """The first measurement without a result; it ends its trial. Who serves less of the same
+        load and breaks under more, has shown what it serves: that is no failure."""
+        met = [part for part in self.parts if part.meets_by_estimate]
+        broken = (part for part in self.parts if not part.ok)
+        return next((p for p in broken if not any(_less_of(m, p) for m in met)), None)
 
     @property
     def ok(self) -> bool:
@@ -74,6 +77,15 @@ def number_of(config: Mapping[str, Setting], knob: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value)
+
+
+def _less_of(part: Outcome, other: Outcome) -> bool:
+    """Whether the first had the same load as the other at a lower level."""
+    mine, its = part.workload, other.workload
+    if mine is None or its is None or mine.arrivals.kind != its.arrivals.kind:
+        return False
+    level = its.arrivals.level
+    return mine.arrivals.level < level and mine.at(level) == its
 
 
 def trials_of(outcomes: Iterable[Outcome]) -> list[Trial]:

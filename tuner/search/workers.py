@@ -135,10 +135,11 @@ class _Alone:
 
 
 class _FileLocks:
-    """Empty files beside the database; those of the dead are removed by who meets them."""
+    """Empty hidden files beside the database; those of the dead are removed by who meets them. The
+    turn's own stays: two processes could hold a lock whose file is removed."""
 
     def __init__(self, database: Path, study: str) -> None:
-        self._stem = f"{database}-{zlib.crc32(study.encode()):08x}"
+        self._stem = database.with_name(f".{database.name}-{zlib.crc32(study.encode()):08x}")
         self._mine: list[tuple[int, Path]] = []
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.tuner.search.synthetic import (
     goal_of,
     search_on,
 )
+from tuner.measure import Measurement
 from tuner.search.budget import parse_budget
 from tuner.search.capacity import MOST_PROBES, RESOLUTION, Capacity, bracket_of
 from tuner.search.decide import decide
@@ -152,3 +154,27 @@ def test_the_decision_needs_only_what_is_stored() -> None:
     decision = optimize(made)
     again = decide(made.ledger.outcomes, DEFAULTS, made.goal)
     assert again == decision
+
+
+def test_breaking_under_more_load_is_the_end_of_the_capacity_not_of_the_trial() -> None:
+    made = Surface(
+        FakeTarget(), ttft=lambda c, load: 0.1, rate=lambda c, load: 25.0, by_load=True,
+        noise=0.01,
+    )  # fmt: skip
+    searching = search(made)
+
+    def breaks_above_20(*words: object, **named: object) -> Measurement:
+        load = words[1]
+        assert isinstance(load, Workload)
+        made.dead = lambda config: load.arrivals.level > 20
+        return made(*words, **named)  # type: ignore[arg-type]
+
+    searching = replace(searching, lab=replace(searching.lab, measure=breaks_above_20))
+    trial = measure(searching, DEFAULTS, "baseline", 0)
+    found = bracket_of(trial.parts)
+    assert trial.ok
+    assert 20 / RESOLUTION / 1.01 <= found.certain_met <= 20 < found.certain_missed
+    assert found.certain_missed <= 20 * RESOLUTION * 1.01
+    dead = replace(searching, lab=replace(searching.lab, measure=made))
+    made.dead = lambda config: True
+    assert measure(dead, DEFAULTS | {"chunk_size": 512}, "baseline", 0).failed
