@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,8 @@ from tuner.samples import (
 from tuner.slo.grammar import SloSet
 from tuner.stats.estimate import CONFIDENCE, Estimate
 from tuner.stats.quantiles import quantile, quantile_estimate
-from tuner.stats.rates import mean_estimate, rate_estimate, share_estimate
+from tuner.stats.rates import mean_estimate, mean_of_runs, rate_estimate, share_estimate
+from tuner.stats.runs import RunNoise
 
 __all__ = [
     "LATENCIES", "RATES", "SHARES", "SUMMARY_STATS", "Window", "cut_off_s", "failure_reasons",
@@ -59,6 +60,7 @@ def latency_estimate(
     window: Window,
     *,
     run_ends_s: Sequence[float] = (),
+    noise: RunNoise | None = None,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
     """One statistic of a latency; censored requests enter at their lower bound, and nothing bounds
@@ -66,24 +68,28 @@ def latency_estimate(
     found = samples(in_window(records, window), metric, cut_off_s(records, window), run_ends_s)
     if len(found.values) == 0:
         return Estimate.missing("s", f"no request has a {metric}")
-    estimate = _statistic(found.values, stat, found, confidence)
+    estimate = _statistic(found.values, stat, found, noise, confidence)
     if not found.unfinished:
         return estimate
-    worst = _statistic(found.at_worst(), stat, found, confidence)
+    worst = _statistic(found.at_worst(), stat, found, noise, confidence)
     method = f"{estimate.method}; {found.unfinished} unfinished at what was seen"
     return replace(estimate, high=worst.high, method=method)
 
 
-def _statistic(values: Floats, stat: str, found: Samples, confidence: float) -> Estimate:
+def _statistic(
+    values: Floats, stat: str, found: Samples, noise: RunNoise | None, confidence: float
+) -> Estimate:
     """mean, min, max or pNN of values in seconds, dependent as the samples found are."""
     if stat == "mean":
-        return mean_estimate(values, "s", sizes=found.sizes, runs=found.runs, confidence=confidence)
+        return mean_estimate(
+            values, "s", sizes=found.sizes, runs=found.runs, noise=noise, confidence=confidence
+        )
     if stat in ("min", "max"):
         value = float(values.min() if stat == "min" else values.max())
         return Estimate(value, value, value, len(values), "s", f"observed {stat}imum")
     return quantile_estimate(
         values, float(stat[1:]) / 100, "s",
-        sizes=found.sizes, runs=found.runs, confidence=confidence,
+        sizes=found.sizes, runs=found.runs, noise=noise, confidence=confidence,
     )  # fmt: skip
 
 
@@ -153,24 +159,45 @@ def figure(
     *,
     price_per_hour: float | None = None,
     run_ends_s: Sequence[float] = (),
+    noise: RunNoise | None = None,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
     """The Estimate behind a clause key: "ttft_p95", "output_tps", "error_rate"…
 
     run_ends_s: where one of several pooled runs ends and the next begins; latencies and shares
-    then contain the spread between runs. Rates of pooled runs are tuner.stats.mean_of_runs.
+    then contain the noise between runs. Rates of pooled runs are tuner.stats.mean_of_runs of each
+    run's. noise: between runs, of this figure, as tuner.stats.run_noise has it from a whole study;
+    without one a single run's interval speaks of that run only.
     """
     metric, _, stat = key.partition("_")
     if metric in LATENCIES or metric == "ttfat":
         return latency_estimate(
-            records, metric, stat, window, run_ends_s=run_ends_s, confidence=confidence
-        )
+            records, metric, stat, window,
+            run_ends_s=run_ends_s, noise=noise, confidence=confidence,
+        )  # fmt: skip
     bounds = slos.latency_bounds_s
     if key in SHARES:
         inside = in_order(in_window(records, window))
         hits = [share_hit(record, key, bounds) for record in inside]
         runs = run_lengths([record.scheduled_s for record in inside], run_ends_s)
-        return share_estimate(np.array(hits, dtype=float), runs=runs, confidence=confidence)
+        return share_estimate(
+            np.array(hits, dtype=float), runs=runs, noise=noise, confidence=confidence
+        )
+    rate = _rate(records, window, key, bounds, price_per_hour, confidence)
+    return rate if noise is None or not rate.measured else mean_of_runs(
+        [rate], confidence, noise=noise
+    )  # fmt: skip
+
+
+def _rate(
+    records: Sequence[RequestRecord],
+    window: Window,
+    key: str,
+    bounds: dict[str, float],
+    price_per_hour: float | None,
+    confidence: float,
+) -> Estimate:
+    """Of one window; several runs end to end are not told apart."""
     if key == "output_tps":
         return throughput(records, window, confidence=confidence)
     if key == "total_tps":
@@ -195,8 +222,9 @@ def summary(
     slos: SloSet,
     price_per_hour: float | None = None,
     run_ends_s: Sequence[float] = (),
+    noise: Mapping[str, RunNoise] | None = None,
 ) -> dict[str, Estimate]:
-    """The figures every report shows, by clause key, and those the SLOs name."""
+    """The figures every report shows, by clause key, and those the SLOs name. noise: by key."""
     keys = [f"{metric}_{stat}" for metric in LATENCIES for stat in SUMMARY_STATS]
     keys += ["output_tps", "total_tps", "rps", "error_rate"]
     if slos.latency_bounds_s:
@@ -205,9 +233,16 @@ def summary(
     keys += [key for key in dict.fromkeys(named) if key not in keys]
     if price_per_hour is not None and "cost_per_mtok" not in keys:
         keys.append("cost_per_mtok")
+    known = noise or {}
     return {
         key: figure(
-            records, window, key, slos, price_per_hour=price_per_hour, run_ends_s=run_ends_s
+            records,
+            window,
+            key,
+            slos,
+            price_per_hour=price_per_hour,
+            run_ends_s=run_ends_s,
+            noise=known.get(key),
         )
         for key in keys
     }

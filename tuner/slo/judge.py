@@ -1,22 +1,32 @@
 """Pass, fail or inconclusive: a run against its SLOs, and how far each clause is from its bound.
 
-A percentile clause is decided by the exact one-sided binomial test on the number of requests over
-the bound; failed requests are over every bound, censored ones count against the clause where they
-could. What could not be measured is not met, and the reason names it.
+A clause is decided by the interval of its figure, a percentile by the end of the one-sided one at
+the same confidence, which is never inside that of independent samples. Failed requests are over
+every bound, censored ones count against the clause where they could; where they alone are too many,
+that decides. What could not be measured is not met, and the reason names it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tuner import figures
+from tuner.samples import Samples, samples
 from tuner.slo.grammar import Clause, SloSet
-from tuner.stats.estimate import Estimate
-from tuner.stats.quantiles import cluster_effective_n, exceedance_test, samples_needed
+from tuner.stats.estimate import CONFIDENCE, Estimate
+from tuner.stats.quantiles import (
+    MAX_SAMPLES_NEEDED,
+    exceedance_test,
+    independent_n,
+    samples_needed,
+)
+from tuner.stats.runs import RunNoise
+from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement
@@ -70,20 +80,43 @@ class Verdict:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What a clause is judged on."""
+
+    slos: SloSet
+    made: Measurement
+    price_per_hour: float | None
+    accuracy: Estimate | None
+    noise: Mapping[str, RunNoise]
+    confidence: float
+
+    def estimate(self, clause: Clause, confidence: float = CONFIDENCE) -> Estimate:
+        made = self.made
+        price = made.price_per_hour if self.price_per_hour is None else self.price_per_hour
+        return figures.figure(
+            made.records, made.window_s, clause.key, self.slos, price_per_hour=price,
+            run_ends_s=made.run_ends_s, noise=self.noise.get(clause.key), confidence=confidence,
+        )  # fmt: skip
+
+
 def judge(
     slos: SloSet,
     made: Measurement,
     *,
     price_per_hour: float | None = None,
     accuracy: Estimate | None = None,
+    noise: Mapping[str, RunNoise] | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Verdict:
     """The verdict on a measurement; without clauses a run with one good answer passes.
 
-    price_per_hour overrides the measurement's own; accuracy is the share of a quality check.
+    price_per_hour overrides the measurement's own; accuracy is the share of a quality check. noise:
+    between runs, by clause key, as a study knows it (tuner.stats.run_noises). confidence: of the
+    verdict; the estimates shown have intervals of 95 %.
     """
-    clauses = tuple(
-        _judge_clause(clause, slos, made, price_per_hour, accuracy) for clause in slos.clauses
-    )
+    case = _Case(slos, made, price_per_hour, accuracy, noise or {}, confidence)
+    clauses = tuple(_judge_clause(clause, case) for clause in slos.clauses)
     states = {clause.state for clause in clauses}
     if made.counts.get("sent", 0) and not made.counts["ok"] and not made.counts["censored"]:
         return Verdict("fail", clauses, "every request failed")
@@ -96,68 +129,35 @@ def judge(
     return Verdict("inconclusive" if "inconclusive" in states else "pass", clauses)
 
 
-def _judge_clause(
-    clause: Clause,
-    slos: SloSet,
-    made: Measurement,
-    price_per_hour: float | None,
-    accuracy: Estimate | None,
-) -> ClauseVerdict:
+def _judge_clause(clause: Clause, case: _Case) -> ClauseVerdict:
     if clause.metric == "queue":
-        return _judge_queue(clause, made)
+        return _judge_queue(clause, case.made)
     if clause.metric == "accuracy":
-        estimate = accuracy or Estimate.missing("share", "accuracy was not measured: --quality")
-        return by_interval(clause, estimate)
-    price = made.price_per_hour if price_per_hour is None else price_per_hour
-    estimate = figures.figure(made.records, made.window_s, clause.key, slos, price_per_hour=price)
+        missing = Estimate.missing("share", "accuracy was not measured: --quality")
+        return by_interval(clause, case.accuracy or missing)
+    estimate = case.estimate(clause)
     if clause.quantile is not None and estimate.measured:
-        return _by_exceedance(clause, clause.quantile, made, estimate)
-    return by_interval(clause, estimate)
+        return _judge_percentile(clause, clause.quantile, case, estimate)
+    if case.confidence == CONFIDENCE:
+        return by_interval(clause, estimate)
+    return replace(by_interval(clause, case.estimate(clause, case.confidence)), estimate=estimate)
 
 
-def _by_exceedance(
-    clause: Clause, q: float, made: Measurement, estimate: Estimate
-) -> ClauseVerdict:
-    """The quantile test on the samples that miss the bound, for certain and at most."""
-    inside = made.in_window
-    known, at_least = figures.latencies(
-        inside, clause.metric, figures.cut_off_s(made.records, made.window_s)
-    )
-    n, effective_n = len(known) + len(at_least), float(len(known) + len(at_least))
-    if clause.metric == "itl":
-        effective_n = cluster_effective_n(figures.gap_groups(inside), clause.bound)
-    missing = int((~_holds(clause, known)).sum())
-    unknown = int(_holds(clause, at_least).sum())
-    if clause.upper:
-        certain, possible = missing + len(at_least) - unknown, missing + len(at_least)
-    else:  # a lower bound that what was seen already meets stays met
-        certain, possible = missing, missing + len(at_least) - unknown
-    return _tested(clause, q, estimate, (certain, possible), n, effective_n)
-
-
-def _tested(
-    clause: Clause,
-    q: float,
-    estimate: Estimate,
-    missing: tuple[int, int],
-    n: int,
-    effective_n: float,
-) -> ClauseVerdict:
-    """missing: how many of n samples miss the bound (for certain, at most). Dependent samples count
-    as effective_n of them, rounded against the answer."""
-    certain, possible = missing
-    margin = _margin(clause, estimate.value)
-    m = max(1, min(n, math.floor(effective_n)))
-    few, many = math.floor(certain * m / n), math.ceil(possible * m / n)
-    if clause.upper:
-        passing = exceedance_test(m, many, q) == "below"
-        failing = exceedance_test(m, few, q) == "above"
-    else:
-        passing = exceedance_test(m, m - many, q) == "above"
-        failing = exceedance_test(m, m - few, q) == "below"
-    if passing or failing:
-        return ClauseVerdict(clause, "pass" if passing else "fail", estimate, margin)
-    return ClauseVerdict(clause, "inconclusive", estimate, margin, _needs(clause, n, m, many, q))
+def _judge_percentile(clause: Clause, q: float, case: _Case, estimate: Estimate) -> ClauseVerdict:
+    """One-sided: by the ends of the two-sided interval that leaves as much on each side."""
+    sided = case.estimate(clause, 2 * case.confidence - 1)
+    verdict = replace(by_interval(clause, sided), estimate=estimate)
+    if verdict.state != "inconclusive":
+        return verdict
+    made = case.made
+    cut_off_s = figures.cut_off_s(made.records, made.window_s)
+    found = samples(made.in_window, clause.metric, cut_off_s, made.run_ends_s)
+    n = independent_n(found.values, q, found.sizes)
+    share = n / len(found.values)
+    lost = int((~_holds(clause, found.values) & (found.is_open | np.isinf(found.values))).sum())
+    if clause.upper and exceedance_test(n, math.floor(lost * share), q, case.confidence) == "above":
+        return replace(verdict, state="fail", reason="")
+    return replace(verdict, reason=_needs(clause, q, sided, found, n))
 
 
 def _holds(clause: Clause, values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
@@ -166,14 +166,38 @@ def _holds(clause: Clause, values: np.ndarray[Any, np.dtype[np.float64]]) -> Any
     return values > clause.bound if clause.op == ">" else values >= clause.bound
 
 
-def _needs(clause: Clause, n: int, m: int, missing: int, q: float) -> str:
-    """missing of m effective samples (n observed) miss the bound."""
-    seen = f"{missing * n // m} of {n} samples miss the bound"
-    more = samples_needed(m, missing if clause.upper else m - missing, q)
-    if more is None:
+def _needs(clause: Clause, q: float, sided: Estimate, found: Samples, n: int) -> str:
+    """Why the one-sided interval does not decide, and about how much more would.
+
+    n: how many independent samples there would be if requests were independent. The interval
+    shrinks with the square root of what is measured, and n must be enough for the binomial test.
+    """
+    missing = int((~_holds(clause, found.values) | found.is_open).sum())
+    total, requests, runs = len(found.values), len(found.names), len(found.runs or (1,))
+    seen = f"{missing} of {total} samples miss the bound"
+    over = round(missing * n / total)
+    plain: int | None = 0
+    if exceedance_test(n, over if clause.upper else n - over, q) == "open":
+        plain = samples_needed(n, over if clause.upper else n - over, q)
+    factor = max(_shrink(clause, sided), 1 + (math.inf if plain is None else plain / n))
+    if not 1 < factor < 1 + MAX_SAMPLES_NEEDED / requests:
         return f"{seen}: too close to it to decide"
-    what = "more requests" if clause.metric != "itl" else "more independent gaps"
-    return f"{seen}: needs about {more} {what}"
+    more = math.ceil((factor - 1) * requests)
+    if runs > 1:
+        return f"{seen}: needs about {count_text(math.ceil((factor - 1) * runs), 'more run')}"
+    return f"{seen}: needs about {count_text(more, 'more request')}"
+
+
+def _shrink(clause: Clause, sided: Estimate) -> float:
+    """How many times as much must be measured for the end that reaches over the bound to come
+    inside it; 0 where that cannot be told."""
+    if not 0 < sided.value < math.inf or clause.bound <= 0:
+        return 0.0
+    distance = math.log(clause.bound / sided.value)
+    end = sided.high if distance > 0 else sided.low
+    if not 0 < end < math.inf:
+        return 0.0
+    return (math.log(end / sided.value) / distance) ** 2 if distance else math.inf
 
 
 def by_interval(clause: Clause, estimate: Estimate) -> ClauseVerdict:
@@ -217,7 +241,27 @@ def _judge_queue(clause: Clause, made: Measurement) -> ClauseVerdict:
         return by_interval(clause, Estimate.missing("s", "no request finished queueing"))
     within, maybe = server.queue_counts(clause.bound)
     missing = (n - maybe, n - within) if clause.upper else (within, maybe)
-    return _tested(clause, clause.quantile, estimate, missing, n, n)
+    return _by_counts(clause, clause.quantile, estimate, missing, n)
+
+
+def _by_counts(
+    clause: Clause, q: float, estimate: Estimate, missing: tuple[int, int], n: int
+) -> ClauseVerdict:
+    """missing: how many of n samples miss the bound, for certain and at most."""
+    certain, possible = missing
+    margin = _margin(clause, estimate.value)
+    most, least = (possible, certain) if clause.upper else (n - certain, n - possible)
+    below = exceedance_test(n, most, q) == "below"
+    above = exceedance_test(n, least, q) == "above"
+    if below or above:
+        state: VerdictState = "pass" if below == clause.upper else "fail"
+        return ClauseVerdict(clause, state, estimate, margin)
+    seen = f"{possible} of {n} samples miss the bound"
+    more = samples_needed(n, possible if clause.upper else n - possible, q)
+    why = "too close to it to decide" if more is None else (
+        f"needs about {count_text(more, 'more request')}"
+    )  # fmt: skip
+    return ClauseVerdict(clause, "inconclusive", estimate, margin, f"{seen}: {why}")
 
 
 def _margin(clause: Clause, value: float) -> float:

@@ -15,11 +15,12 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import f, norm, t
+from scipy.stats import norm, t
 
-from tuner.stats.dependence import SOMETIMES_POOL, integrated_time
+from tuner.stats.dependence import integrated_time
 from tuner.stats.estimate import CONFIDENCE as CONFIDENCE
 from tuner.stats.estimate import Estimate
+from tuner.stats.runs import DEFAULT_SD, RunNoise, run_noise
 
 Floats = npt.NDArray[np.float64]
 
@@ -180,17 +181,14 @@ def combined(pairs: Sequence[LogRatio], *, higher_is_better: bool, method: str) 
     if runs == 1 or not np.isfinite([*values, *lows, *highs]).all():
         middle = float(values.mean()) if np.isfinite(values).all() else float(values[0])
         return judged(middle, min(lows), max(highs), n, higher_is_better, method)
-    tail = (1 - CONFIDENCE) / 2
-    halves = (np.array(highs) - np.array(lows)) / 2
-    within = float(np.mean((halves / norm.isf(tail)) ** 2))
-    between, mean = float(values.var(ddof=1)), float(values.mean())
-    level = SOMETIMES_POOL[0] if runs == 2 else SOMETIMES_POOL[1]
-    if between > within * float(f.isf(level, runs - 1, 1_000)):
-        half = float(t.isf(tail, runs - 1)) * math.sqrt(max(between, within) / runs)
-        method += f", spread of {runs} pairs of runs"
-    else:
-        half = float(np.sqrt((halves**2).sum())) / runs
-        method += f", {runs} pairs of runs that agree"
+    method += f", spread of {runs} pairs of runs"
+    mean = float(values.mean())
+    within = float(np.sqrt(np.sum([((p.high - p.low) / 2) ** 2 for p in pairs]))) / runs
+    each = [
+        Estimate(_exp(p.value), _exp(p.low), _exp(p.high), p.n, "", method) for p in pairs
+    ]  # fmt: skip
+    noise = run_noise([each], default_sd=math.sqrt(2) * DEFAULT_SD)
+    half = math.hypot(within, noise.reach(each))
     return judged(mean, mean - half, mean + half, n, higher_is_better, method)
 
 
@@ -200,9 +198,14 @@ def compare_rates(
     *,
     higher_is_better: bool = True,
     confidence: float = CONFIDENCE,
+    noise: RunNoise | None = None,
 ) -> Comparison:
     """Paired runs: one figure per run and side, in the same order. confidence: of the interval
-    that decides; who compares several times or with several candidates asks for more."""
+    that decides; who compares several times or with several candidates asks for more.
+
+    noise: of single runs, from more of them than these pairs, sampling left in (run_noise); without
+    it the pairs' own spread counts, and one pair says nothing.
+    """
     if len(a) != len(b) or not a:
         raise ValueError("paired comparison needs as many A as B, at least one")
     pairs = [
@@ -213,10 +216,16 @@ def compare_rates(
         return inconclusive(len(a), "a run has no finite figure")
     logs = np.array([math.log(y / x) for x, y in pairs])
     mean, n = float(logs.mean()), len(logs)
-    if n < 2:
+    method = "Student, log ratio"
+    if noise is not None:
+        ratios = [Estimate(v, v, v, 1, "", method) for v in np.exp(logs)]
+        half = replace(noise, sd_log=math.sqrt(2) * noise.sd_log).reach(ratios, confidence)
+        method += ", noise of all repeated runs"
+    elif n < 2:
         return inconclusive(n, "one pair has no interval", ratio=math.exp(mean))
-    half = float(t.isf((1 - confidence) / 2, n - 1) * logs.std(ddof=1) / math.sqrt(n))
-    found = judged(mean, mean - half, mean + half, n, higher_is_better, "Student, log ratio")
+    else:
+        half = float(t.isf((1 - confidence) / 2, n - 1) * logs.std(ddof=1) / math.sqrt(n))
+    found = judged(mean, mean - half, mean + half, n, higher_is_better, method)
     return replace(found, confidence=confidence)
 
 

@@ -1,8 +1,8 @@
-"""How much dependent samples are worth: autocorrelated ones, gaps of one request, several runs.
+"""How much dependent samples are worth: autocorrelated ones, and gaps of one request.
 
-Everything is one question: the variance of a sum of residuals in order of scheduling. Within a run
-it follows from the integrated autocorrelation time (initial positive sequence, Geyer 1992); between
-runs from the spread of the runs' sums. Invariant: dependence only ever widens an interval, and the
+Everything is one question: the variance of a sum of residuals in order of scheduling. It follows
+from the integrated autocorrelation time (initial positive sequence, Geyer 1992) within each run;
+what runs differ by is tuner.stats.runs. Invariant: dependence only ever widens an interval, and the
 fewer independent pieces a variance was learned from, the wider (Korn & Graubard 1998).
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import f, norm, t
+from scipy.stats import norm, t
 
 from tuner.stats.estimate import CONFIDENCE
 
@@ -23,10 +23,6 @@ Floats = npt.NDArray[np.float64]
 SHARE_OF_PIECES = 0.25
 """Degrees of freedom per independent piece n/τ: τ is learned from the same series. Found by the
 simulations of tests/tuner/stats: with more of them, AR(1) and queues are covered too rarely."""
-
-SOMETIMES_POOL = (0.75, 0.5)
-"""Level below which a spread between runs counts as real (Bancroft 1964), with two runs and with
-more. So lenient that no true spread of any size costs more than about 3 % of coverage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +71,7 @@ def integrated_time(series: Floats, runs: Sequence[int] | None = None) -> float:
 def variance_of_sum(residuals: Floats, runs: Sequence[int] | None = None) -> tuple[float, float]:
     """(variance of Σ residuals, its degrees of freedom); residuals sum to about 0.
 
-    runs: how many consecutive residuals belong to each run; their spread is part of the variance
-    unless it is no larger than chance makes it.
+    runs: how many consecutive residuals belong to each run; each is centred on its own mean.
     """
     n = len(residuals)
     lengths = [length for length in (runs or (n,)) if length]
@@ -84,16 +79,7 @@ def variance_of_sum(residuals: Floats, runs: Sequence[int] | None = None) -> tup
     time = integrated_time(residuals, lengths)
     centred = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
     within = centred * n / max(1, n - len(parts)) * time
-    df = max(1.0, min(n - 1.0, SHARE_OF_PIECES * n / time))
-    if len(parts) < 2:
-        return within, df
-    sums = np.array([part.sum() for part in parts])
-    degrees = len(parts) - 1
-    between = len(parts) / degrees * float(((sums - sums.mean()) ** 2).sum())
-    level = SOMETIMES_POOL[0] if degrees == 1 else SOMETIMES_POOL[1]
-    if between > within * float(f.isf(level, degrees, df)):
-        return max(between, within), float(degrees)
-    return within, df
+    return within, max(1.0, min(n - 1.0, SHARE_OF_PIECES * n / time))
 
 
 def worth_of_shares(

@@ -1,15 +1,18 @@
-"""Quantiles without assumptions: inverted empirical CDF and binomial intervals.
+"""Quantiles: inverted empirical CDF, intervals by order statistics as far as samples carry them.
 
 The estimate is an observed value (Hyndman & Fan 1996, type 1), never an interpolation. The interval
 takes order statistics whose ranks cover the quantile with 95 % probability whatever the
 distribution (e.g. Conover, Practical Nonparametric Statistics, 3.2), for as many samples as the
-dependent ones are worth. Values are given in order of scheduling.
+dependent ones are worth. Where those are too few for an end, tuner.stats.sections bounds it.
+Invariant: the interval is never narrower than that of independent samples, and an end that even
+these would leave open stays open. Values are given in order of scheduling.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,6 +21,9 @@ from scipy.stats import binom
 
 from tuner.stats.dependence import Worth, worth_of_shares
 from tuner.stats.estimate import CONFIDENCE, Estimate
+from tuner.stats.runs import RunNoise, run_noise, run_parts, widened
+from tuner.stats.sections import quantile, sections_reach, tail_reach
+from tuner.units import count_text
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -26,16 +32,11 @@ MAX_SAMPLES_NEEDED = 100_000
 FEWEST_BEYOND = 10
 """Dependence is learned at a level that at least this many samples exceed (and stay below)."""
 
+LARGEST_REACH = 50.0
+"""Of a logarithm; beyond it an end is not bounded."""
+
 EQUAL = 1e-9
 """Values that differ by less than this share are equal: rounding is no pattern in time."""
-
-TYPICAL_LEVEL = 0.95
-"""Where nothing exceeds a bound, gaps are taken to depend on each other as at this quantile."""
-
-
-def quantile(sorted_values: Floats, q: float) -> float:
-    """Smallest observed x with F(x) ≥ q."""
-    return float(sorted_values[max(0, math.ceil(q * len(sorted_values) - 1e-9) - 1)])
 
 
 def quantile_estimate(
@@ -45,66 +46,133 @@ def quantile_estimate(
     *,
     sizes: Floats | None = None,
     runs: Sequence[int] | None = None,
+    noise: RunNoise | None = None,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
     """The q-quantile of values, in order of scheduling, with its two-sided interval.
 
     sizes: how many values in a row belong to each request (1 each by default). runs: how many
-    requests in a row belong to each run. Where too few samples exist, the side that cannot be
-    bounded is infinite (or 0).
+    requests in a row belong to each run. noise: between runs; several runs without one are judged
+    by their own spread and the default. An end that too few samples bound is infinite (or 0).
     """
     n = len(values)
     if n == 0:
         return Estimate.missing(unit, "no samples")
-    ordered = np.sort(values)
     worth = worth_at_quantile(values, q, sizes=sizes, runs=runs)
     m = worth.counted(confidence)
-    tail = (1 - confidence) / 2
-    low_rank = int(binom.ppf(tail, m, q))
-    high_rank = int(binom.ppf(1 - tail, m, q)) + 1
-    low = float(ordered[_scaled(low_rank, m, n)]) if low_rank >= 1 else 0.0
-    high = float(ordered[_scaled(high_rank, m, n)]) if high_rank <= m else math.inf
-    method = "inverted empirical CDF, binomial interval"
+    bounds = _Bounds(
+        np.sort(values), q, (1 - confidence) / 2, m, independent_n(values, q, sizes),
+        lambda tail: sections_reach(values, q, tail, sizes, runs),
+    )  # fmt: skip
+    ranked = bounds.ranked(upper=True) is not None and bounds.ranked(upper=False) is not None
+    method = f"inverted empirical CDF, {'binomial interval' if ranked else 'sections and tail'}"
     if m < n:
-        method += f", {m} effective samples"
-    value = quantile(ordered, q)
-    return Estimate(value, low, high, n, unit, method, effective_n=worth.effective_n)
+        method += f", {count_text(m, 'effective sample')}"
+    found = Estimate(
+        bounds.value, bounds.low(), bounds.high(), n, unit, method, effective_n=worth.effective_n
+    )
+    parts = run_parts(values, sizes, runs)
+    if noise is None and len(parts) < 2:
+        return found
+    each = [quantile_estimate(part, q, unit, sizes=own) for part, own in parts]
+    shared = run_noise([each]) if noise is None else noise
+    return widened(found, shared.reach(each, confidence))
 
 
-def _scaled(rank: int, m: int, n: int) -> int:
-    """0-based index among n values of the rank-th (1-based) of m."""
-    return min(n - 1, max(0, math.ceil(rank * n / m) - 1))
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The two ends, each with error `tail`, of n values that are worth m independent ones.
+
+    independent: what they would be worth if requests did not depend on each other. sections: the
+    reach of tuner.stats.sections for an error.
+    """
+
+    ordered: Floats
+    q: float
+    tail: float
+    m: int
+    independent: int
+    sections: Callable[[float], float]
+
+    @property
+    def value(self) -> float:
+        return quantile(self.ordered, self.q)
+
+    def ranked(self, *, upper: bool, m: int | None = None) -> float | None:
+        """The order statistic that bounds the quantile; None where m samples have none."""
+        n, m = len(self.ordered), self.m if m is None else m
+        rank = int(binom.ppf(1 - self.tail, m, self.q)) + 1
+        if not upper:
+            rank = int(binom.ppf(self.tail, m, self.q))
+        if not 1 <= rank <= m:
+            return None
+        return float(self.ordered[min(n - 1, max(0, math.ceil(rank * n / m) - 1))])
+
+    def high(self) -> float:
+        plain = self.ranked(upper=True, m=self.independent)
+        if plain is None and not self._bounded(self.q):
+            return math.inf
+        least = float(self.ordered[-1]) if plain is None else plain
+        found = self.ranked(upper=True)
+        if found is None:
+            tail = tail_reach(self.ordered, self.q, self.m, self.tail)
+            reach = math.hypot(self.sections(self.tail), tail)
+            found = self.value * math.exp(reach) if reach < LARGEST_REACH else math.inf
+        return max(least, found)
+
+    def low(self) -> float:
+        plain = self.ranked(upper=False, m=self.independent)
+        if plain is None and not self._bounded(1 - self.q):
+            return 0.0
+        most = float(self.ordered[0]) if plain is None else plain
+        found = self.ranked(upper=False)
+        if found is None and math.isinf(self.value):
+            found = float(self.ordered[0])
+        elif found is None:
+            with np.errstate(divide="ignore"):
+                mirrored = 1 / self.ordered[::-1]
+            tail = tail_reach(mirrored, 1 - self.q, self.m, self.tail)
+            found = self.value * math.exp(-math.hypot(self.sections(self.tail), tail))
+        return min(most, found)
+
+    def _bounded(self, share: float) -> bool:
+        """Whether independent samples, of which this share lies on one side, decide one-sided: a
+        p95 needs 59, a p99 299."""
+        return bool(share**self.independent <= min(1 - CONFIDENCE, 2 * self.tail) + 1e-12)
 
 
 def worth_at_quantile(
     values: Floats, q: float, *, sizes: Floats | None = None, runs: Sequence[int] | None = None
 ) -> Worth:
     """What values are worth for a share near q, by the exceedances of their own q-quantile."""
+    return worth_of_shares(_per_request(_flagged(values, q), sizes), sizes, runs)
+
+
+def _flagged(values: Floats, q: float) -> Bools:
+    """Which values exceed the q-quantile, or the level nearest to it that enough of them do."""
     n = len(values)
     edge = min(0.5, FEWEST_BEYOND / n)
     level = quantile(np.sort(values), min(1 - edge, max(edge, q)))
-    above = values > level * (1 + EQUAL)
-    return worth_of_shares(_per_request(above, sizes), sizes, runs)
+    return values > level * (1 + EQUAL)
 
 
-def worth_of_exceedances(
-    values: Floats,
-    exceeding: Bools,
-    q: float,
-    *,
-    sizes: Floats | None = None,
-    runs: Sequence[int] | None = None,
-) -> Worth:
-    """What values are worth for the question whether their q-quantile is below a bound.
+def independent_n(values: Floats, q: float, sizes: Floats | None = None) -> int:
+    """How many samples values are worth for their q-quantile if requests are independent: all of
+    them, or fewer for gaps that share the pace of their request (design effect, Kish 1965)."""
+    if sizes is None:
+        return len(values)
+    at_quantile = _flagged(values, q)
+    return max(1, math.floor(cluster_n(_per_request(at_quantile, sizes), sizes)))
 
-    The lesser of what they are worth at the q-quantile and at the bound itself: a bound that none
-    exceeds says nothing of dependence, one that many exceed may show more of it.
-    """
-    at_quantile = worth_at_quantile(values, q, sizes=sizes, runs=runs)
-    if min(exceeding.sum(), (~exceeding).sum()) < FEWEST_BEYOND:
-        return at_quantile
-    at_bound = worth_of_shares(_per_request(exceeding, sizes), sizes, runs)
-    return min(at_quantile, at_bound, key=lambda worth: worth.counted(sides=1))
+
+def cluster_n(hits: Floats, sizes: Floats) -> float:
+    """What sizes[i] samples of each request are worth where hits[i] of them are hits."""
+    n, groups = float(sizes.sum()), int((sizes > 0).sum())
+    share = float(hits.sum()) / n if n else 0.0
+    if groups < 2 or not 0 < share < 1:
+        return n if groups > 1 else float(groups)
+    squares = float(((hits - share * sizes) ** 2).sum()) * groups / (groups - 1)
+    return n / max(1.0, squares / (n * share * (1 - share)))
 
 
 def _per_request(flags: Bools, sizes: Floats | None) -> Floats:
@@ -143,18 +211,3 @@ def samples_needed(n: int, exceeding: int, q: float) -> int | None:
         if exceedance_test(total, round(share * total), q) != "open":
             return total - n
     return None
-
-
-def cluster_effective_n(groups: list[Floats], threshold: float) -> float:
-    """Effective number of samples that come in groups (gaps of one request belong together).
-
-    By the share above threshold; where none or all are above it, gaps are not independent for
-    that: then by the share above their own TYPICAL_LEVEL.
-    """
-    sizes = np.array([len(group) for group in groups], dtype=float)
-    if len(groups) < 2 or not sizes.sum():
-        return float(len(groups))
-    values = np.concatenate(groups)
-    exceeding = values > threshold
-    worth = worth_of_exceedances(values, exceeding, TYPICAL_LEVEL, sizes=sizes)
-    return worth.effective_n

@@ -1,9 +1,9 @@
 """Means, shares and rates with intervals that hold for samples which depend on each other.
 
-A mean's variance takes in the autocorrelation of the series and the spread between runs
-(tuner.stats.dependence). Rates come from events in time: the window is cut into equal batches, and
-the batches are such a series (batch means, Law & Kelton, whose correlation is counted in, not
-assumed away).
+A mean's variance takes in the autocorrelation of the series (tuner.stats.dependence) and, of
+several runs, their noise (tuner.stats.runs). Rates come from events in time: the window is cut into
+equal batches, and the batches are such a series (batch means, Law & Kelton, whose correlation is
+counted in, not assumed away).
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, f, norm, t
+from scipy.stats import beta, norm, t
 
-from tuner.stats.dependence import SOMETIMES_POOL, variance_of_sum, worth_of_shares
+from tuner.stats.dependence import variance_of_sum, worth_of_shares
 from tuner.stats.estimate import CONFIDENCE, Estimate
+from tuner.stats.runs import RunNoise, run_noise, run_parts, widened
+from tuner.units import count_text
 
 Floats = npt.NDArray[np.float64]
 BATCHES = 120
@@ -28,14 +30,32 @@ def mean_estimate(
     *,
     sizes: Floats | None = None,
     runs: Sequence[int] | None = None,
+    noise: RunNoise | None = None,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Arithmetic mean of values in order of scheduling; infinite as soon as one value is.
 
-    sizes and runs as for quantile_estimate. The interval is Student's, bent by the skewness of the
-    values (Johnson 1978, in the invertible form of Hall 1992), with degrees of freedom for heavy
-    tails.
+    sizes, runs and noise as for quantile_estimate. The interval is Student's, bent by the skewness
+    of the values (Johnson 1978, in the invertible form of Hall 1992), with degrees of freedom for
+    heavy tails.
     """
+    found = _mean_within(values, unit, sizes, runs, confidence)
+    parts = run_parts(values, sizes, runs)
+    if not found.measured or (noise is None and len(parts) < 2):
+        return found
+    each = [_mean_within(part, unit, own, None, CONFIDENCE) for part, own in parts]
+    shared = run_noise([each]) if noise is None else noise
+    return widened(found, shared.reach(each, confidence))
+
+
+def _mean_within(
+    values: Floats,
+    unit: str,
+    sizes: Floats | None,
+    runs: Sequence[int] | None,
+    confidence: float,
+) -> Estimate:
+    """The mean with the interval that the runs' own samples give."""
     n = len(values)
     if n == 0:
         return Estimate.missing(unit, "no samples")
@@ -55,7 +75,7 @@ def mean_estimate(
     error = math.sqrt(variance) / n
     method = "mean, skewness-adjusted Student interval"
     if effective < n:
-        method += f", {effective:.0f} effective samples"
+        method += f", {count_text(round(effective), 'effective sample')}"
     return Estimate(
         value, max(0.0, value - high * error), value - low * error, n, unit, method,
         effective_n=effective,
@@ -88,20 +108,33 @@ def rate_estimate(
 
 
 def share_estimate(
-    hits: Floats, *, runs: Sequence[int] | None = None, confidence: float = CONFIDENCE
+    hits: Floats,
+    *,
+    runs: Sequence[int] | None = None,
+    noise: RunNoise | None = None,
+    confidence: float = CONFIDENCE,
 ) -> Estimate:
     """Share of hits (0 or 1 each, in order of scheduling): the exact binomial interval (Clopper &
-    Pearson 1934) for as many samples as they are worth."""
+    Pearson 1934) for as many samples as they are worth. runs and noise (of log odds) as for
+    quantile_estimate."""
     n = len(hits)
     if n == 0:
         return Estimate.missing("share", "no requests")
     worth = worth_of_shares(hits, runs=runs)
     m = worth.counted(confidence)
     value = float(hits.mean())
+    parts = run_parts(hits, None, runs)
+    if noise is not None or len(parts) > 1:
+        each = [share_estimate(part) for part, _ in parts] if len(parts) > 1 else [
+            Estimate(value, 0.0, 1.0, n, "share", "", effective_n=worth.effective_n)
+        ]  # fmt: skip
+        reach = (run_noise([each]) if noise is None else noise).reach(each, confidence)
+        error = value * (1 - value) * reach / float(norm.isf((1 - confidence) / 2))
+        m = max(1, math.floor(1 / (1 / m + error**2 / max(1e-12, value * (1 - value)))))
     low, high = clopper_pearson(value * m, m, confidence)
     method = "Clopper-Pearson interval"
     if m < n:
-        method += f", {m} effective samples"
+        method += f", {count_text(m, 'effective sample')}"
     return Estimate(value, low, high, n, "share", method, effective_n=worth.effective_n)
 
 
@@ -113,31 +146,30 @@ def clopper_pearson(hits: float, n: float, confidence: float = CONFIDENCE) -> tu
     return low, high
 
 
-def mean_of_runs(estimates: Sequence[Estimate], confidence: float = CONFIDENCE) -> Estimate:
+def mean_of_runs(
+    estimates: Sequence[Estimate],
+    confidence: float = CONFIDENCE,
+    *,
+    noise: RunNoise | None = None,
+) -> Estimate:
     """One figure of several runs of equal length: their mean.
 
-    The interval is Student's over the runs, unless the runs differ by no more than their own
-    intervals explain.
+    estimates: with intervals of this confidence. The interval holds their errors and the noise
+    between runs, which without one given is learned from these runs and the default.
     """
     first, runs = estimates[0], len(estimates)
-    if runs == 1:
+    if runs == 1 and noise is None:
         return first
     values = np.array([estimate.value for estimate in estimates])
     mean, total = float(values.mean()), sum(estimate.n for estimate in estimates)
-    method = f"mean of {runs} runs, between-run interval"
+    method = f"mean of {count_text(runs, 'run')}, noise between runs counted in"
     if not np.isfinite(values).all():
         return Estimate(mean, 0.0, math.inf, total, first.unit, method)
-    tail = (1 - confidence) / 2
-    halves = np.array([(estimate.high - estimate.low) / 2 for estimate in estimates])
-    within = float(np.mean((halves / norm.isf(tail)) ** 2))
-    between = float(values.var(ddof=1))
-    level = SOMETIMES_POOL[0] if runs == 2 else SOMETIMES_POOL[1]
-    if between > within * float(f.isf(level, runs - 1, 1_000)):
-        half = float(t.isf(tail, runs - 1)) * math.sqrt(max(between, within) / runs)
-    else:
-        half = float(np.sqrt((halves**2).sum())) / runs
-        method = f"mean of {runs} runs that agree"
-    return Estimate(mean, max(0.0, mean - half), mean + half, total, first.unit, method)
+    below = float(np.sqrt(np.sum([(e.value - e.low) ** 2 for e in estimates]))) / runs
+    above = float(np.sqrt(np.sum([(e.high - e.value) ** 2 for e in estimates]))) / runs
+    found = Estimate(mean, max(0.0, mean - below), mean + above, total, first.unit, method)
+    shared = run_noise([estimates]) if noise is None else noise
+    return widened(found, shared.reach(estimates, confidence))
 
 
 def _residuals(values: Floats, mean: float, sizes: Floats | None) -> Floats:

@@ -17,13 +17,12 @@ from tests.tuner.stats.load import Floats, ar1, bursty_times, queue_waits
 from tuner.stats import (
     Estimate,
     mean_estimate,
-    mean_of_runs,
     quantile_estimate,
     rate_estimate,
     share_estimate,
 )
 from tuner.stats.dependence import Worth, integrated_time, worth_of_shares
-from tuner.stats.quantiles import cluster_effective_n, worth_of_exceedances
+from tuner.stats.quantiles import independent_n
 
 RUNS = 400
 LOOSE = 0.022
@@ -106,33 +105,6 @@ def test_coverage_of_gaps(requests: int) -> None:
     assert 0.93 - LOOSE <= covered(mean, math.exp(sigma**2 / 2)) <= 0.98 + LOOSE / 2
 
 
-@pytest.mark.parametrize("runs", [2, 3, 5])
-@pytest.mark.parametrize("between", [0.0, 0.3, 0.8])
-def test_coverage_of_pooled_runs(runs: int, between: float) -> None:
-    """between: standard deviation of the runs' own levels, over that within a run."""
-    rng = np.random.default_rng(6)
-    p95, mean, rates = [], [], []
-    for _ in range(RUNS):
-        level = ar1(rng, runs, 150, 0.5) + between * rng.normal(size=(runs, 1))
-        values = np.exp(SIGMA * level)
-        p95.append(quantile_estimate(values.ravel(), 0.95, "s", runs=[150] * runs))
-        mean.append(mean_estimate(values.ravel(), "s", runs=[150] * runs))
-        rates.append(mean_of_runs([mean_estimate(one, "s") for one in values]))
-    sigma = SIGMA * math.hypot(1, between)
-    assert covered(p95, lognormal_quantile(0.95, sigma)) >= 0.93 - LOOSE
-    assert covered(mean, math.exp(sigma**2 / 2)) >= 0.93 - LOOSE
-    assert covered(rates, math.exp(sigma**2 / 2)) >= 0.93 - LOOSE
-
-
-def test_runs_that_differ_are_few_samples_however_many_requests() -> None:
-    levels = np.repeat([0.0, 1.0, 2.0], 400)
-    values = levels + 0.1 * np.random.default_rng(7).normal(size=1200)
-    apart = quantile_estimate(values, 0.5, "s", runs=[400, 400, 400])
-    assert apart.effective_n is not None
-    assert apart.effective_n < 10
-    assert (apart.low, apart.high) != pytest.approx((1.0, 1.0), abs=0.2)
-
-
 def test_autocorrelation_time_of_a_known_series() -> None:
     """AR(1): τ = (1 + φ) / (1 - φ) = 9; sums of positive pairs lean to the safe side."""
     rng = np.random.default_rng(8)
@@ -149,23 +121,14 @@ def test_equal_samples_are_worth_all_of_them() -> None:
     assert worth.counted(sides=1) == 59
 
 
-def test_gaps_that_all_hold_are_not_all_independent() -> None:
-    """60 requests of 30 gaps each at its own pace: none misses the bound, and yet they are nearer
-    to 60 samples than to 1,800."""
+def test_gaps_are_worth_less_where_requests_have_their_own_pace() -> None:
+    """60 requests of 30 gaps each: at its own pace they are nearer to 60 samples than to 1,800."""
     rng = np.random.default_rng(9)
-    groups = [level + 0.01 * rng.random(30) for level in rng.random(60)]
-    assert cluster_effective_n(groups, 5.0) < 200
-    mixed = [rng.random(30) for _ in range(60)]
-    assert cluster_effective_n(mixed, 5.0) > 1_000
-
-
-def test_a_bound_inside_the_values_is_judged_by_the_worse_of_both() -> None:
-    """Slow and fast spells: their median is known worse than their p99."""
-    rng = np.random.default_rng(10)
-    values = np.repeat([1.0, 2.0] * 5, 60) + 0.5 * rng.random(600)
-    tail = worth_of_exceedances(values, values > 10, 0.99)
-    middle = worth_of_exceedances(values, values > 1.75, 0.99)
-    assert middle.effective_n < tail.effective_n / 3
+    paced = np.concatenate([level + 0.01 * rng.random(30) for level in rng.random(60)])
+    assert independent_n(paced, 0.95, np.full(60, 30.0)) < 200
+    assert independent_n(rng.random(1800), 0.95, np.full(60, 30.0)) > 1_000
+    assert independent_n(np.ones(1800), 0.95, np.full(60, 30.0)) == 1_800
+    assert independent_n(paced, 0.95) == 1_800
 
 
 def test_what_is_not_known_of_the_worth_is_taken_off() -> None:
