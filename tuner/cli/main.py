@@ -25,7 +25,7 @@ from tuner.errors import UserError
 COMMANDS = (
     "bench", "sweep", "optimize", "diagnose", "studies", "runs", "compare", "rejudge", "export",
     "import", "workload", "quality", "export-config", "rules",
-    "lint",
+    "lint", "verify",
 )  # fmt: skip
 
 EPILOG = """\

@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
     """What the options ask for, and why a clause has no rules. Raises UserError, StorageError."""
     from storage.sources import scrape_once
-    from tuner.rules.burn import SCRAPES_PER_WINDOW
+    from storage.sources.base import MIN_WINDOW_INTERVALS
     from tuner.rules.groups import RuleSet
     from tuner.rules.sli import Scope, slis
     from tuner.slo import parse_slos
@@ -132,7 +132,7 @@ def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
         labels = {"job": args.job, **labels}
     by = tuple(name for name in re.split(r"[,\s]+", args.by) if name and name not in labels)
     _check_labels((*by, *labels))
-    stall_s = max(60, SCRAPES_PER_WINDOW * args.scrape_interval)
+    stall_s = max(60, MIN_WINDOW_INTERVALS * args.scrape_interval)
     return RuleSet(
         found, Scope(labels, by), args.budget_window, args.min_events, f"{stall_s}s",
         pairs(args.alert_label, "--alert-label", "NAME=VALUE"),
@@ -140,16 +140,16 @@ def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from tuner.rules.burn import SCRAPES_PER_WINDOW
+    from storage.sources.base import MIN_WINDOW_INTERVALS
 
     window = re.fullmatch(r"([1-9]\d*)([dw])", args.budget_window)
     if window is None or args.budget_window in ("1d", "3d"):
         raise UserError(f"--budget-window {args.budget_window!r}: write days or weeks, e.g. 30d")
-    longest_s = SHORTEST_WINDOW_S // SCRAPES_PER_WINDOW
+    longest_s = SHORTEST_WINDOW_S // MIN_WINDOW_INTERVALS
     if not 1 <= args.scrape_interval <= longest_s:
         raise UserError(
             f"--scrape-interval {args.scrape_interval}: must be 1 to {longest_s} s, since the "
-            f"shortest window, 5 min, must hold {SCRAPES_PER_WINDOW} scrapes"
+            f"shortest window, 5 min, must hold {MIN_WINDOW_INTERVALS} scrapes"
         )
     if args.min_events is not None and args.min_events < 1:
         raise UserError(f"--min-events must be at least 1, got {args.min_events}")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 import promql_parser as promql
 from promql_parser import Expr
 
+from storage.sources.base import MIN_WINDOW_INTERVALS
 from tuner.lint import expressions as tree
 from tuner.lint.catalogue import Catalogue
 from tuner.lint.model import Fault, Finding, Query
 from tuner.lint.units import MILLISECONDS_UNITS, SAYS_DURATION, SAYS_MS, SECONDS_UNITS, measure
-from tuner.rules.burn import SCRAPES_PER_WINDOW
 
 Check = Callable[[Query, Expr, Catalogue], Iterator[Fault]]
 
@@ -222,7 +222,7 @@ def _sums(expr: Expr) -> list[str]:
 
 
 def _short_windows(expr: Expr, scrape_interval_s: float) -> list[Fault]:
-    least_s = SCRAPES_PER_WINDOW * scrape_interval_s
+    least_s = MIN_WINDOW_INTERVALS * scrape_interval_s
     found: list[Fault] = []
     for node in tree.walk(expr):
         if tree.call_name(node) not in tree.RATES or not isinstance(node, promql.Call):
@@ -240,8 +240,8 @@ def _short_windows(expr: Expr, scrape_interval_s: float) -> list[Fault]:
             found.append(
                 Fault(
                     "window too short",
-                    f"the window of {window_s:g} s holds less than {SCRAPES_PER_WINDOW} scrapes of "
-                    f"{scrape_interval_s:g} s",
+                    f"the window of {window_s:g} s holds less than {MIN_WINDOW_INTERVALS} "
+                    f"scrapes of {scrape_interval_s:g} s",
                     f"{least_s:g} s or more, in Grafana $__rate_interval",
                 )
             )

@@ -15,9 +15,6 @@ MOST_BAD = 0.9
 
 FEWEST_EVENTS = 20
 
-SCRAPES_PER_WINDOW = 4
-"""A shorter window may hold one scrape, hence no rate."""
-
 
 @dataclass(frozen=True, slots=True)
 class BurnWindow:
