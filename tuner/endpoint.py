@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
 from http.client import HTTPException
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from tuner.errors import UserError
+from tuner.printable import one_line
 from tuner.workload.text import words
 
 Api = Literal["completions", "chat"]
@@ -22,7 +24,17 @@ PROBE_WORDS = (20, 80)
 TYPICAL_TOKENS_PER_WORD = 2.5
 """For words of two made-up syllables, where the server's usage does not tell."""
 
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+MAX_ANSWER_BYTES = 4 << 20
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The load follows none, so the probe must not either."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +74,11 @@ class Endpoint:
         model = self.model or next(iter(served))
         if model not in served:
             raise UserError(
-                f"{self.base_url} does not serve {model!r}; it serves: {', '.join(served)}"
+                f"{self.base_url} does not serve {model!r}; it serves: "
+                f"{one_line(', '.join(served))}"
             )
+        if not model.isprintable():
+            raise UserError(f"{self.base_url} names its model with control characters: {model!r}")
         known = replace(self, model=model, max_model_len=served[model])
         for token_ids in (True, False) if self.api == "completions" else (False,):
             for forced in (True, False):
@@ -74,7 +89,7 @@ class Endpoint:
         status, text = known._post(known._prompt("Hello"))
         other = "chat" if self.api == "completions" else "completions"
         hint = f"; try --api {other}" if status in (404, 405) else ""
-        raise UserError(f"{self.generate_url} answers HTTP {status}: {text[:200].strip()}{hint}")
+        raise UserError(f"{self.generate_url} answers HTTP {status}: {one_line(text, 200)}{hint}")
 
     def _with_text_lengths(self) -> Endpoint:
         """Tokens per made-up word and of the chat template, from the usage of two prompts."""
@@ -86,7 +101,7 @@ class Endpoint:
             _, text = self._post(self._prompt(words(numbers, count)))
             try:
                 counted.append(int(json.loads(text)["usage"]["prompt_tokens"]))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 return self
         per_word = (counted[1] - counted[0]) / (many - few)
         if not 0.5 <= per_word <= 20:
@@ -109,20 +124,24 @@ class Endpoint:
                     str(item["id"]): int(item["max_model_len"] or 0) or None
                     if "max_model_len" in item
                     else None
-                    for item in json.load(response)["data"]
+                    for item in json.loads(_read(response, url))["data"]
                 }
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
                 raise UserError(
                     f"{url} refuses the API key (HTTP {error.code}): give --api-key"
                 ) from error
-            raise UserError(
-                f"{url} answers HTTP {error.code}: is it an OpenAI-compatible server?"
-            ) from error
+            why = _redirection(error) or "is it an OpenAI-compatible server?"
+            raise UserError(f"{url} answers HTTP {error.code}: {why}") from error
         except (urllib.error.URLError, OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise UserError(
+                    f"{url}: the server's certificate is not trusted here "
+                    f"({reason.verify_message}); name its authority in SSL_CERT_FILE"
+                ) from error
             raise UserError(f"nothing answers at {url} ({reason}): is the server up?") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(f"{url} is not an OpenAI-compatible list of models") from error
         if not served:
             raise UserError(f"{url} lists no model")
@@ -135,7 +154,7 @@ class Endpoint:
         if status >= 500:
             raise UserError(
                 f"{self.generate_url} fails on a one-token request, HTTP {status}: "
-                f"{text[:200].strip()}"
+                f"{one_line(text, 200)}"
             )
         return status == 200
 
@@ -145,13 +164,28 @@ class Endpoint:
         request = urllib.request.Request(url, json.dumps(payload).encode(), self.headers())
         try:
             with _OPENER.open(request, timeout=PROBE_TIMEOUT_S) as response:
-                return int(response.status), response.read().decode(errors="replace")
+                return int(response.status), _read(response, url)
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode(errors="replace")
+            return error.code, _redirection(error) or _read(error, url)
         except (urllib.error.URLError, OSError, HTTPException) as error:
             raise UserError(
                 f"{url} does not answer a one-token request in {PROBE_TIMEOUT_S:.0f} s ({error})"
             ) from error
+
+
+def _read(response: IO[bytes], url: str) -> str:
+    """The whole body. UserError for one that no answer to a probe is as long as."""
+    body = response.read(MAX_ANSWER_BYTES + 1)
+    if len(body) > MAX_ANSWER_BYTES:
+        raise UserError(f"{url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB")
+    return body.decode(errors="replace")
+
+
+def _redirection(error: urllib.error.HTTPError) -> str:
+    """Where a refused redirect leads; "" for other refusals."""
+    if not 300 <= error.code < 400:
+        return ""
+    return f"it redirects to {one_line(error.headers.get('Location', 'nowhere'))}; give its address"
 
 
 def base_url(text: str) -> str:

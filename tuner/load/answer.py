@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.load.http import HttpError
-from tuner.load.stream import StreamReader, one_line
+from tuner.load.stream import StreamReader
+from tuner.printable import one_line
 from tuner.records import RequestRecord
 
 MAX_REFUSAL_BYTES = 64 << 10
@@ -53,6 +54,10 @@ class StreamedAnswer:
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.record.http_status = status
         self._kind = headers.get(b"content-type", b"").lower()
+        if 300 <= status < 400:
+            self._refusal = b"it redirects to %b; give that address. " % headers.get(
+                b"location", b"another address"
+            )
         if (coding := headers.get(b"content-encoding", b"identity").lower()) != b"identity":
             self.reader.fail(
                 f"the answer is compressed ({_told(coding)}) though none was asked for"

@@ -13,9 +13,9 @@ import orjson
 
 from tuner.load.shape import Shape, learn
 from tuner.load.sse import MAX_EVENT_BYTES, EventCutter, EventTooLargeError, payloads
+from tuner.printable import one_line
 from tuner.records import MOST_TOKENS, RequestRecord
 
-MAX_ERROR_CHARS = 300
 BROKEN_OFF = ("abort", "error")
 FEW_TOKENS, TIMES_WANTED = 10_000, 10
 """More than both – so many, and so many times what was asked for – no honest server sends or counts
@@ -226,11 +226,6 @@ def _is_json(payload: bytes) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
-
-
-def one_line(text: str) -> str:
-    """What a server said, fit for a line of a terminal: bounded, no control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:MAX_ERROR_CHARS]
 
 
 def spread_tokens(record: RequestRecord) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.tuner.fake_server import TEMPLATE_TOKENS, TOKENS_PER_WORD, FakeServer
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
+from tuner.load import LoadPlan, generate
 from tuner.measure import measure
 from tuner.workload import parse_workload
 
@@ -70,6 +75,57 @@ def test_chat_only_server_is_pointed_out() -> None:
 def test_some_other_web_server() -> None:
     with FakeServer() as server, pytest.raises(UserError, match="OpenAI-compatible"):
         Endpoint(f"{server.url}/elsewhere").probe()
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (b"[" * 200_000, "not an OpenAI-compatible list of models"),
+        (b" " * (5 << 20), "answers with more than 4 MiB"),
+        (b'{"data": [{"id": "a", "max_model_len": 1e400}]}', "not an OpenAI-compatible list"),
+        (b'{"data": [{"id": "\\u001b[2Jx"}]}', "control characters"),
+    ],
+)
+def test_hostile_list_of_models_is_one_sentence(page: bytes, says: str) -> None:
+    with FakeServer(models_page=page) as server, pytest.raises(UserError, match=says) as told:
+        Endpoint(server.url).probe()
+    assert str(told.value).isprintable()
+
+
+GIVE = "give its address"
+
+
+def test_redirect_is_told_not_followed() -> None:
+    """The load would not follow it: http to https, or a path of another proxy."""
+    with FakeServer() as server, redirecting(server.url) as url:
+        with pytest.raises(UserError, match=f"HTTP 307: it redirects to {server.url}/v1/models"):
+            Endpoint(url).probe()
+        status, text = Endpoint(url, "fake")._post({"prompt": "x"})
+        assert (status, text) == (307, f"it redirects to {server.url}/v1/completions; {GIVE}")
+        workload = parse_workload("prompt=8,output=2,concurrency=1")
+        load = generate(LoadPlan(Endpoint(url, "fake"), workload, 0, 30.0, max_requests=1))
+        assert load.records[0].error.startswith("HTTP 307: it redirects to " + server.url)
+
+
+@contextlib.contextmanager
+def redirecting(target: str) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(307)
+            self.send_header("Location", target + self.path)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.mark.parametrize(
