@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tuner.report.words import FIGURE_HEAD, MARKS, figure_line
@@ -58,7 +59,7 @@ def _generator_lines(made: Measurement) -> list[str]:
 def _server_lines(made: Measurement) -> list[str]:
     server = made.server
     if server is None:
-        return ["server: exports no metrics; nothing to cross-check"]
+        return ["server: no metrics of it were found; nothing to cross-check"]
     parts = []
     if server.preemptions is not None:
         parts.append(f"{server.preemptions:.0f} preemptions")
@@ -67,7 +68,7 @@ def _server_lines(made: Measurement) -> list[str]:
     if server.queue_mean_s is not None:
         parts.append(f"mean queue {show(server.queue_mean_s, 's')}")
     if server.series is not None:
-        known = [value for value in server.series.kv_usage if value is not None]
+        known = [v for v in server.series.kv_usage if v is not None and math.isfinite(v)]
         if known:
             parts.append(f"KV cache at most {show(max(known), 'share')} full")
     return [f"server (whole run): {' · '.join(parts) or 'exports none of the expected counters'}"]

@@ -7,7 +7,7 @@ TOLERANCE are told with their likely cause; a figure one side lacks is no agreem
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from tuner.records import RequestRecord
 from tuner.server_side.increases import ServerSide
 
 TOLERANCE = 0.05
+PROBES = 6
+"""So many requests the tuner sends before a load, to learn what the server takes."""
+
 LEAST_GAP_S = 1e-3
 """Mean latencies closer than this agree whatever their ratio: the way there takes its time."""
 
@@ -49,9 +52,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """What the load generator counted over the whole run."""
+    """What the load generator counted over the whole run. wanted: tokens asked for, by check."""
 
     answered: int
+    wanted: Mapping[str, int]
     failed: int
     unfinished: int
     prompt_tokens: int
@@ -66,6 +70,10 @@ class _Client:
         begun = [r for r in records if not math.isnan(r.first_token_s)]
         return cls(
             answered=len(good),
+            wanted={
+                "prompt tokens": sum(r.wanted_prompt_tokens for r in begun),
+                "output tokens": sum(r.wanted_output_tokens for r in begun),
+            },
             failed=sum(record.state == "failed" for record in records),
             unfinished=sum(record.state == "censored" for record in records),
             prompt_tokens=sum(r.prompt_tokens or r.wanted_prompt_tokens for r in begun),
@@ -113,7 +121,13 @@ def _told(check: Check, cause: str) -> Check:
 
 
 def _cause(check: Check, client: _Client, server: ServerSide, others: float) -> str:
-    if others < 0 and client.failed + client.unfinished < -others * max(1, client.answered):
+    more = (server.finished or 0.0) - client.answered
+    if others < 0 and client.failed + client.unfinished < more:
+        if server.source.startswith("Prometheus") and more <= PROBES:
+            return (
+                "Prometheus's counters begin at its last scrape before the run: they hold the "
+                "tuner's own probes, or a little of other clients"
+            )
         return "other clients use this server: its counters hold their requests too"
     if others > 0:
         return (
@@ -142,13 +156,34 @@ def _token_cause(check: Check, client: _Client, server: ServerSide) -> str:
             "the server sends several tokens in one chunk, or special tokens without text"
         )
     if client.unfinished or client.failed or server.aborted:
-        return (
-            f"{client.unfinished} unfinished and {client.failed} failed requests: the server "
-            "counts tokens that were never received"
-        )
-    if server.preemptions:
+        cut = f"{client.unfinished} unfinished and {client.failed} failed requests"
+        if check.client > check.server:
+            return f"{cut}: the server does not count the tokens of answers that do not end"
+        return f"{cut}: the server counts tokens that were never received"
+    if server.preemptions and check.client < check.server:
         return f"{server.preemptions:.0f} preemptions: recomputed tokens are counted again"
-    return "usage and the server's counters count differently, for example special tokens"
+    return (
+        _miscounted(check, client.wanted[check.name])
+        or "usage and the server's counters count differently, for example special tokens"
+    )
+
+
+def _miscounted(check: Check, wanted: int) -> str:
+    """Where just one side holds what the workload asked for, the other miscounts."""
+    if not wanted or not check.server:
+        return ""
+    ours, theirs = (abs(v / wanted - 1) <= TOLERANCE for v in (check.client, check.server))
+    if ours and not theirs:
+        return (
+            "usage tells what was asked for, the server's counters hold "
+            f"{check.server / check.client:.3g} times that: they count something else too, or twice"
+        )
+    if theirs and not ours:
+        return (
+            "the server's counters hold what was asked for, usage tells "
+            f"{check.client / check.server:.3g} times that: the usage in its answers is wrong"
+        )
+    return ""
 
 
 def _mean(values: Sequence[float]) -> float:

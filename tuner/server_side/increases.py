@@ -1,6 +1,7 @@
 """What the server counted during a run, under vLLM's names: increases from before it to after it.
 
-Invariant: a figure the server does not export, or lost by a restart, is None and never 0.
+Invariant: a figure the server does not export, lost by a restart or is no finite number is None and
+never 0.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class ServerSide:
             for name in names:
                 end, start = after.total(name, labels), before.total(name, labels)
                 if end is not None and start is not None:
-                    return end - start if end >= start else None
+                    grown = end - start
+                    return grown if math.isfinite(grown) and grown >= 0 else None
             return None
 
         queries = increase("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total")

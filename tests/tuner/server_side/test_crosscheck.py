@@ -74,6 +74,29 @@ def test_a_difference_is_told_with_its_likely_cause(
     assert cause in differing(RECORDS, server)[name].likely_cause
 
 
+@pytest.mark.parametrize(
+    ("server", "output_tokens", "cause"),
+    [
+        (replace(SERVER, generation_tokens=800), 4, "counters hold 2 times that"),
+        (SERVER, 8, "usage tells 2 times that: the usage in its answers is wrong"),
+        (replace(SERVER, generation_tokens=800), 12, "count differently"),
+    ],
+)
+def test_what_was_asked_for_tells_which_side_miscounts(
+    server: ServerSide, output_tokens: int, cause: str
+) -> None:
+    records = [replace(r, wanted_output_tokens=4, output_tokens=output_tokens) for r in RECORDS]
+    assert cause in differing(records, server)["output tokens"].likely_cause
+
+
+def test_own_probes_are_no_other_clients() -> None:
+    """Prometheus's last scrape before a run is older than the probes."""
+    server = replace(SERVER, finished=23, source="Prometheus at http://p, scraped every 2 s")
+    assert "own probes" in differing(RECORDS[:20], server)["requests"].likely_cause
+    many = replace(server, finished=40)
+    assert "other clients" in differing(RECORDS[:20], many)["requests"].likely_cause
+
+
 def test_the_tolerance_is_five_percent() -> None:
     assert not differing(RECORDS, replace(SERVER, generation_tokens=400 / 1.049))
     assert differing(RECORDS, replace(SERVER, generation_tokens=400 / 1.051))
@@ -103,6 +126,13 @@ def test_tokens_of_requests_that_were_cut_off() -> None:
     check = differing([*cut, *RECORDS[20:]], server)["output tokens"]
     assert check.client == 340
     assert "20 unfinished" in check.likely_cause
+
+
+def test_tokens_that_the_server_never_counted() -> None:
+    endless = replace(RECORDS[0], state="failed", chunk_tokens=[1] * 100, output_tokens=0)
+    check = differing([endless, *RECORDS[1:]], SERVER)["output tokens"]
+    assert check.client > check.server
+    assert "does not count the tokens of answers that do not end" in check.likely_cause
 
 
 def test_failed_here_but_finished_there() -> None:

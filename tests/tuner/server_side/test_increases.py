@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from storage.sources import parse_exposition
 from tuner.server_side import ServerSide
 
@@ -43,6 +45,16 @@ def test_restart_between_gives_no_figure() -> None:
     assert side is not None
     assert side.preemptions is None
     assert side.queue_mean_s is None
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-1e300"])
+def test_nonsense_is_no_figure(value: str) -> None:
+    text = f"vllm:prompt_tokens_total {value}\nvllm:num_preemptions_total 2\n"
+    scrape = parse_exposition(text, 0.0)
+    side = ServerSide.between(scrape, scrape)
+    assert side is not None
+    assert side.prompt_tokens in (None, 0)
+    assert side.preemptions == 0
 
 
 def test_no_metrics_and_no_samples() -> None:
