@@ -21,6 +21,9 @@ from tuner.server_side import ServerSide, crosscheck
 from tuner.slo import VerdictState
 from tuner.stats.estimate import Estimate
 
+LATEST_UNIX_S = 1e11
+"""The year 5138: a calendar holds it."""
+
 LONGEST_S = 1e7
 """No run lasts four months: a time beyond is a damaged one, or of another clock."""
 
@@ -92,7 +95,7 @@ def _header(run: Run) -> None:
             raise TypeError(f"{name} is no text")
     if not all(isinstance(getattr(run, name), dict) for name in ("config", "target", "summary")):
         raise TypeError("config, target or summary is no object")
-    if isinstance(run.began_unix_s, bool) or not math.isfinite(run.began_unix_s):
+    if isinstance(run.began_unix_s, bool) or not abs(run.began_unix_s) <= LATEST_UNIX_S:
         raise ValueError("began_unix_s is no time")
     if run.seed is not None and not _whole(run.seed):
         raise TypeError("seed is no whole number")

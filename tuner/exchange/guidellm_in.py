@@ -48,8 +48,8 @@ def is_guidellm(document: Any) -> bool:
 
 def read_guidellm(document: Mapping[str, Any], name: str) -> list[Run]:
     """One run for each benchmark of the report. Raises UserError saying where it does not fit."""
-    metadata = document.get("metadata") or {}
-    version = str(metadata.get("guidellm_version") or "")
+    metadata = document.get("metadata")
+    version = str(metadata.get("guidellm_version") or "") if isinstance(metadata, dict) else ""
     benchmarks = document["benchmarks"]
     if not benchmarks:
         raise UserError(f"{name} is a GuideLLM report without a benchmark")

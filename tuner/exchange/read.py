@@ -24,6 +24,8 @@ KNOWN = (
 def read_file(path: Path) -> list[Run]:
     """Every run of the file, at least one. Raises UserError."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"{path} is a device or a pipe; write it into a file first")
         with path.open("rb") as file:
             start = file.read(4096)
             if start.startswith(b"PAR1"):
@@ -74,4 +76,7 @@ def _parsed(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
-        return json.loads(content)
+        try:
+            return json.loads(content)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None

@@ -117,7 +117,10 @@ def _echoed(endpoint: Endpoint, prompts: list[str], timeout_s: float) -> list[li
 def _sum(tokens: list[float | None]) -> float:
     if not tokens:
         raise AnswerFaultError("a choice adds no token to its context")
-    total = math.fsum(math.nan if value is None else float(value) for value in tokens)
+    try:
+        total = math.fsum(math.nan if value is None else float(value) for value in tokens)
+    except (TypeError, ValueError, OverflowError):
+        raise AnswerFaultError("a log-probability is no number") from None
     if math.isnan(total):
         raise AnswerFaultError("a log-probability is missing")
     return total

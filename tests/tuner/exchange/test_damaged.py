@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,32 @@ def test_one_damaged_value_in_our_own_lines(tmp_path: Path) -> None:
         read.append(drawn_or_refused(written(tmp_path, "\n".join(map(json.dumps, changed)))))
     assert not all(read)
     assert any(read)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[" * 200_000, "nested too deeply"),
+        (json.dumps({"metadata": 5, "benchmarks": [5]}), "no GuideLLM benchmark"),
+    ],
+)
+def test_hostile_document_is_one_sentence(content: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=says):
+        read_file(written(tmp_path, content))
+
+
+def test_device_and_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe"):
+        with pytest.raises(UserError, match="device or a pipe"):
+            read_file(path)
+
+
+def test_no_calendar_holds_such_a_start(tmp_path: Path) -> None:
+    lines = own_lines()
+    lines[0]["run"]["began_unix_s"] = 1e200
+    with pytest.raises(UserError, match="began_unix_s is no time"):
+        read_file(written(tmp_path, "\n".join(map(json.dumps, lines))))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import math
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,15 @@ def test_where_everything_fails_there_is_no_accuracy() -> None:
     assert not estimate.measured
     assert math.isnan(estimate.low)
     assert "out of luck" in estimate.reason
+
+
+@pytest.mark.parametrize("value", ["low", [1], 10**400])
+def test_a_log_probability_that_is_no_number_fails_its_item(value: object) -> None:
+    likes: dict[str, Any] = {**LIKES, "Paris": value}
+    with ScoringServer(likes, {"1 2 3": "4"}) as server:
+        result = run_task(endpoint(server), TASK)
+    assert result.results[0].failure == "a log-probability is no number"
+    assert result.num_failed == 1
 
 
 def test_a_short_answer_is_a_failure() -> None:

@@ -191,6 +191,13 @@ def test_lengths_of_a_column(tmp_path: Path) -> None:
     assert {named.lengths(0, i)[0] for i in range(50)} == {1, 3}
 
 
+def test_file_without_one_length_is_told(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("nan\n")
+    with pytest.raises(UserError, match="holds no row with a length"):
+        parse_workload(f"prompt=empirical({empty}),output=2")
+
+
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "prompt,output\n10,1\n")
     stored = parse_workload(f'file="{path}",rate=1').as_dict()
