@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from dashboard import markup
+from dashboard import markup, verify
 from dashboard.connect import evaluator, metric_source
 from dashboard.evaluator import BEAT_S, Evaluator
 from dashboard.format import duration, number, scaled
@@ -65,11 +65,13 @@ def _live(running: Evaluator) -> None:
     st.html(f'<div class="stack">{_summary(diagnosis)}</div>')
     # One container, however many causes: what stands below keeps its place, and open nodes open.
     with st.container(key="causes"):
+        verify.panel()
         if not diagnosis.causes:
             st.html(_nothing(diagnosis))
         for node in diagnosis.causes:
             st.html(_cause(node))
             _commands(node, diagnosis.config)
+            verify.offer(node, diagnosis.config)
     st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
     depths = _depths(diagnosis)
     with st.container(key="tree"):
