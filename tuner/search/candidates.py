@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from engine.knobs import KNOBS
 from tuner.search.front import front_of, spread_out
 from tuner.search.goal import Goal, is_complete, is_whole
+from tuner.search.noise import noise_of
 from tuner.search.space import Space
 from tuner.search.trials import Config, Trial, distinct, number_of, of_config
 from tuner.trial import Outcome, worst_margin
@@ -21,6 +22,9 @@ long others wait comes first."""
 
 NEARLY = 0.15
 """A worst margin (log ratio) up to which a point that misses an SLO may be noise."""
+
+LEAST_ALIKE, MOST_ALIKE = 0.03, 0.2
+"""Bounds of the noise within which two candidates' objectives are not told apart."""
 
 MEMORY = "gpu_memory_utilization"
 MEMORY_MARGIN = 0.02
@@ -45,7 +49,11 @@ def sweep_points(space: Space, baseline: Config, count: int) -> list[Config]:
 def ranked(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> list[Config]:
     """Configurations worth confirming, best first: those that meet every clause at the point
     estimate and are not too close to one that ran out of memory, by the objective (several: along
-    the front). Several trials of a configuration count by their mean."""
+    the front). Several trials of a configuration count by their mean.
+
+    Who is within the noise of the best is as good: among these the one farthest from its bounds
+    comes first, for it is the likeliest to be confirmed.
+    """
     usable = [t for t in explored if not _near_memory_failure(t.config, trials)]
     if len(goal.objectives) > 1:
         return spread_out(front_of(goal, usable), goal)
@@ -56,9 +64,23 @@ def ranked(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> li
         values = [reading.values[0] for reading in readings]
         known = [value for value in values if value is not None]
         if known and all(reading.meets for reading in readings):
-            scored.append((sum(known) / len(known), config))
-    scored.sort(key=lambda pair: pair[0], reverse=objective.higher_is_better)
-    return [config for _, config in scored]
+            margin = max(max(reading.margins) for reading in readings)
+            scored.append((sum(known) / len(known), margin, config))
+    scored.sort(key=lambda one: one[0], reverse=objective.higher_is_better)
+    room = _alike(goal, trials)
+    as_good = [one for one in scored if _apart(one[0], scored[0][0]) <= room]
+    as_good.sort(key=lambda one: one[1])
+    return [config for _, _, config in (*as_good, *scored[len(as_good) :])]
+
+
+def _alike(goal: Goal, trials: Sequence[Trial]) -> float:
+    """Log ratio of the objective up to which two trials are called as good as each other."""
+    noise = noise_of(goal, trials)
+    return min(MOST_ALIKE, max(LEAST_ALIKE, noise.gain))
+
+
+def _apart(a: float, b: float) -> float:
+    return abs(math.log(a / b)) if a > 0 and b > 0 else abs(a - b)
 
 
 def nearly(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> Config | None:
