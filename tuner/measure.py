@@ -15,6 +15,7 @@ from tuner import figures
 from tuner.cautions import notes, why_invalid
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
+from tuner.held_back import held_back
 from tuner.load import Interrupted, LoadBrokenError, LoadPlan, LoadResult, generate
 from tuner.load.stalls import LoopStalls
 from tuner.progress import Progress, Tracker
@@ -186,16 +187,23 @@ def measure(
         )
         return summarize(made, slos)
 
+    load: LoadResult | None = None
     try:
         with watching(endpoint.base_url, prometheus) as watch:
             load = generate(plan, tick)
+        return made_of(load, watch, ended_why)
     except Interrupted as stopped:
-        made = made_of(stopped.load, watch, "interrupted", wait=False)
-        raise MeasurementInterrupted(made) from None
+        load, ended_why = stopped.load, "interrupted"
+    except KeyboardInterrupt:
+        if load is None:
+            raise
+        ended_why = "interrupted after the load, which was measured whole"
     except LoadBrokenError as broken:
         made = made_of(broken.load, watch, str(broken))
         raise MeasurementBrokenError(str(broken), made) from broken
-    return made_of(load, watch, ended_why)
+    with held_back():
+        made = made_of(load, watch, ended_why, wait=False)
+    raise MeasurementInterrupted(made)
 
 
 def summarize(made: Measurement, slos: SloSet | None) -> Measurement:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from storage.errors import StorageError
 from storage.rows import MeasurementState
@@ -19,6 +20,7 @@ from tuner.cli.targets import target_from
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
 from tuner.exchange.run import Run, from_measurement, store
+from tuner.held_back import held_back
 from tuner.measure import (
     Measurement,
     MeasurementBrokenError,
@@ -28,7 +30,7 @@ from tuner.measure import (
 )
 from tuner.report.bench import bench_lines
 from tuner.report.live import LiveView
-from tuner.server_side import crosscheck
+from tuner.server_side import crosscheck, prometheus_problem
 from tuner.slo import SloSet, Verdict, judge, parse_slos
 from tuner.slo.judge import VerdictState
 from tuner.units import parse_duration_s
@@ -90,6 +92,7 @@ def _checked(args: argparse.Namespace) -> Plan:
     slos = parse_slos(args.slo)
     if args.until_decided and not slos:
         raise UserError("--until-decided needs an --slo to decide")
+    _check_measurable(args, slos)
     pause_s = args.token_timeout and parse_duration_s(args.token_timeout, "--token-timeout")
     sending = Sending(
         request_timeout_s=parse_duration_s(args.request_timeout, "--request-timeout"),
@@ -105,15 +108,24 @@ def _checked(args: argparse.Namespace) -> Plan:
     )  # fmt: skip
 
 
+def _check_measurable(args: argparse.Namespace, slos: SloSet) -> None:
+    """Clauses that the options leave without a figure: told before the load, not after it."""
+    metrics = {clause.metric for clause in slos.clauses}
+    if "accuracy" in metrics and args.quality is None:
+        raise UserError("--slo names accuracy: give the tasks that measure it with --quality FILE")
+    if "cost_per_mtok" in metrics and args.price_per_hour is None:
+        raise UserError("--slo names cost_per_mtok: give --price-per-hour")
+
+
 def _extra_body(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        body = json.loads(text)
+        body = orjson.loads(text)  # strict: NaN, Infinity and half characters cannot be sent
     except ValueError as error:
-        raise UserError(f"--extra-body {text!r} is no JSON: {error}") from None
+        raise UserError(f"--extra-body {text[:80]!r} is no JSON: {error}") from None
     if not isinstance(body, dict):
-        raise UserError(f"--extra-body {text!r} must be a JSON object, {{…}}")
+        raise UserError(f"--extra-body {text[:80]!r} must be a JSON object, {{…}}")
     return body
 
 
@@ -151,13 +163,16 @@ def _measured(args: argparse.Namespace, plan: Plan, endpoint: Endpoint) -> Measu
         from tuner.quality import check_scoring
 
         check_scoring(endpoint)  # before the load, which would be lost
+    prometheus = prometheus_from(args)
+    if prometheus is not None and (why := prometheus_problem(prometheus)):
+        raise UserError(f"--prometheus {prometheus.url}: {why}")
     title = f"{endpoint.base_url} · {endpoint.model} · {plan.workload}"
     with LiveView(title, quiet=args.quiet) as view:
         made = measure(
             endpoint, plan.workload, duration_s=plan.duration_s, warmup_s=plan.warmup_s,
             seed=args.seed, max_requests=args.max_requests, slos=plan.slos,
             price_per_hour=args.price_per_hour, sending=plan.sending,
-            prometheus=prometheus_from(args), on_progress=view.update,
+            prometheus=prometheus, on_progress=view.update,
             stop_when_decided=args.until_decided,
         )  # fmt: skip
     return _with_accuracy(made, plan.task) if plan.task is not None else made
@@ -186,6 +201,17 @@ def _conclude(
     state: MeasurementState | None = None,
 ) -> VerdictState:
     """Judge, keep, show; a fault of the database or of the report's file is told last."""
+    with held_back():
+        return _concluded(args, plan, made, database, state)
+
+
+def _concluded(
+    args: argparse.Namespace,
+    plan: Plan,
+    made: Measurement,
+    database: Database | None,
+    state: MeasurementState | None,
+) -> VerdictState:
     verdict = judge(plan.slos, made, accuracy=made.summary.get("accuracy"))
     run = from_measurement(made, verdict, str(plan.slos), command_text())
     if state is not None or run.state == "failed":

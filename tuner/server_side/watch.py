@@ -54,6 +54,15 @@ def watching(base_url: str, prometheus: PrometheusTarget | None = None) -> Itera
         watch.end()
 
 
+def prometheus_problem(prometheus: PrometheusTarget) -> str:
+    """Why nothing can be read from it now; "" where it scrapes the target."""
+    from storage.sources.prometheus import PrometheusSource  # it loads pandas
+
+    with contextlib.closing(PrometheusSource(prometheus.url, labels=prometheus.labels)) as source:
+        status = source.status()
+    return "" if status.up else status.reason
+
+
 def observe(base_url: str) -> Exposition | None:
     """The target's metrics now; None when it exports none."""
     try:

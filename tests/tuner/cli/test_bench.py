@@ -154,6 +154,13 @@ def free_port() -> int:
         (["--processes", "0"], "--processes must be 1 to 256"),
         (["--extra-body", "[1]"], "must be a JSON object"),
         (["--extra-body", "{"], "is no JSON"),
+        (["--extra-body", '{"x": NaN}'], "is no JSON"),
+        (["--extra-body", '{"x": 1e999}'], "is no JSON"),
+        (["--extra-body", '{"x": "\\ud800"}'], "is no JSON"),
+        (["--extra-body", "[" * 100_000], "is no JSON"),
+        (["--slo", "accuracy>0.5"], "--quality FILE"),
+        (["--slo", "cost_per_mtok<1"], "give --price-per-hour"),
+        (["--prometheus", "http://127.0.0.1:9"], "--prometheus http://127.0.0.1:9: "),
         (["--token-timeout", "soon"], "no duration"),
         (["--until-decided"], "needs an --slo"),
         (["--html", "/nowhere/at/all.html"], "there is no folder"),
@@ -170,6 +177,7 @@ def test_faults_are_one_sentence(
     message = capsys.readouterr().err
     assert says in message
     assert "Traceback" not in message
+    assert len(message) < 400
 
 
 def test_a_negative_seed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,7 @@ from tests.tuner.fake_server import (
     tokens,
     usage,
 )
+from tuner import measure as module
 from tuner.endpoint import Api, Endpoint
 from tuner.measure import Measurement, MeasurementInterrupted, Sending, measure
 from tuner.progress import Progress
@@ -387,3 +389,21 @@ def test_what_conversations_repeat_is_no_warm_cache_and_their_later_turns_are_no
     assert made.server.prefix_hit_rate == pytest.approx(0.6)
     assert made.counts["ok"] == 16
     assert not [note for note in made.notes if "cache" in note or "cut" in note]
+
+
+def test_ctrl_c_after_the_load_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the figures are computed, or the server is asked for its own."""
+    summarize = module.summarize
+    calls = itertools.count()
+
+    def interrupted_once(*args: Any) -> Measurement:
+        if next(calls) == 0:
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)  # pressed twice
+        return summarize(*args)
+
+    monkeypatch.setattr(module, "summarize", interrupted_once)
+    with FakeServer() as server, pytest.raises(MeasurementInterrupted) as stopped:
+        bench(server, max_requests=5)
+    assert stopped.value.made.counts["ok"] == 5
+    assert stopped.value.made.ended_why == ("interrupted after the load, which was measured whole")

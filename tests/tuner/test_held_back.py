@@ -1,0 +1,46 @@
+"""Signals that come while what was measured is brought to safety."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from tuner.held_back import held_back
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_is_held_back_the_second_ends(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        signalled(number, done)
+    assert done == ["work"]
+    assert capsys.readouterr().err == (
+        "tuner: keeping what was measured; once more ends it at once\n"
+    )
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def signalled(number: signal.Signals, done: list[str]) -> None:
+    with held_back():
+        signal.raise_signal(number)
+        done.append("work")
+        signal.raise_signal(signal.SIGINT)
+        done.append("never")
+
+
+def test_other_threads_leave_signals_alone() -> None:
+    done = []
+
+    def work() -> None:
+        with held_back():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    assert done == [True]
