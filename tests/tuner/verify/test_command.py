@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,25 @@ def test_a_server_without_knobs_is_told(tmp_path: Path) -> None:
         done = tuner("verify", "--url", server.url, "--knob", "max_num_seqs=8", *FAST, cwd=tmp_path)
     assert done.returncode == 2
     assert "no knob the tuner can turn" in done.stderr
+
+
+def test_a_server_that_is_restarted_for_each_side(tmp_path: Path) -> None:
+    binary = tmp_path / "vllm"
+    binary.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m tests.tuner.fake_engine --kind vllm "$@"'
+    )
+    binary.chmod(0o755)
+    done = tuner(
+        "verify", "--target", "vllm", "--vllm-binary", str(binary), "--model", "m",
+        "--knob", "chunk_size=300", "--figure", "tpot_p50", "--pairs", "3", "--json", *FAST,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["outcome"] == "holds"
+    assert found["after"]["chunk_size"] == 300
+    starts = list((tmp_path / ".slotune/logs").glob("*.log"))
+    assert len(starts) >= 3, "before, after, and before again"
 
 
 def test_history_of_nothing(tmp_path: Path) -> None:
