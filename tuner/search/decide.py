@@ -211,9 +211,13 @@ def _judge(base: Pooled, baseline: Config, found: Standing, goal: Goal, why_none
         if state == "pass":
             return recommend("improved", f"{name} is better and the SLOs are met")
         return recommend("undecided", f"{name} is better, the SLOs are not yet decided")
-    if state == "pass" and base_state == "inconclusive" and "worse" not in found.outcomes:
-        return recommend(
-            "undecided", "meets the SLOs; whether the baseline meets them too is not decided"
+    if base_state == "inconclusive" and "worse" not in found.outcomes:
+        if state == "pass":
+            return recommend(
+                "undecided", "meets the SLOs; whether the baseline meets them too is not decided"
+            )
+        return keep(
+            "undecided", "neither the baseline nor the best candidate is shown to meet the SLOs"
         )
     return keep("keep_baseline", _why_keep(found, name))
 

@@ -93,6 +93,19 @@ def test_a_candidate_that_misses_when_confirmed_is_not_recommended() -> None:
     assert "missed the SLOs" in found.reason
 
 
+def test_what_is_not_shown_to_meet_the_slos_is_not_called_kept() -> None:
+    """Both too close to the bound to decide."""
+    found = answer(small(0.42, 0.42), small(20, 20))
+    assert (found.answer, found.best_config) == ("undecided", None)
+    assert found.reason.startswith("neither the baseline nor the best candidate is shown")
+
+
+def test_meeting_where_the_baseline_is_undecided_is_not_called_better() -> None:
+    found = answer(small(0.1, 0.42), small(19.36, 20))  # as many tokens within the window
+    assert (found.answer, found.best_config, found.met) == ("undecided", SMALL, True)
+    assert "whether the baseline meets them too is not decided" in found.reason
+
+
 def test_both_missing_is_none_feasible() -> None:
     found = answer(small(0.9, 0.9), small(40, 20))
     assert found.answer == "none_feasible"
