@@ -60,6 +60,8 @@ def _server_lines(made: Measurement) -> list[str]:
     server = made.server
     if server is None:
         return ["server: no metrics of it were found; nothing to cross-check"]
+    if server.restarted:
+        return ["server: restarted during the run; its counters began anew and tell nothing"]
     parts = []
     if server.preemptions is not None:
         parts.append(f"{server.preemptions:.0f} preemptions")

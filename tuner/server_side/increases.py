@@ -42,7 +42,8 @@ class ServerSide:
 
     finished: requests that ended by themselves, aborted ones those the client left. queue_bounds_s:
     waits of finished requests. first_tokens: observations behind ttft_mean_s. source: where the
-    counters were read, and how exactly. series: the server's state during the run.
+    counters were read, and how exactly. series: the server's state during the run. restarted: it
+    was, so that no increase is known.
     """
 
     prompt_tokens: float | None
@@ -58,6 +59,12 @@ class ServerSide:
     e2e_mean_s: float | None = None
     source: str = ""
     series: Series | None = None
+    restarted: bool = False
+
+    @classmethod
+    def of_restart(cls) -> ServerSide:
+        """A server whose counters began anew during the run: what they held is lost."""
+        return cls(None, None, None, None, None, None, restarted=True)
 
     @classmethod
     def between(cls, before: Exposition | None, after: Exposition | None) -> ServerSide | None:
@@ -130,6 +137,7 @@ class ServerSide:
             (float(bound), float(count)) for bound, count in stored.get("queue_bounds_s") or ()
         )
         values["source"] = stored.get("source") or ""
+        values["restarted"] = bool(stored.get("restarted"))
         values["series"] = Series.from_dict(stored.get("series"))
         return cls(**values)
 

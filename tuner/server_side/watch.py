@@ -8,10 +8,12 @@ Invariant: a server without metrics, or one that stops answering, costs the run 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 from storage.errors import StorageError
@@ -21,6 +23,8 @@ from tuner.server_side.increases import COUNTED, ServerSide
 from tuner.server_side.series import COUNTERS, GAUGES, MOST_POINTS, Column, Series, thinned
 
 INTERVAL_S = 2.0
+BORN = "process_start_time_seconds"
+SAME_START_S = 1.0
 WAIT_FOR_SCRAPE = 1.5
 """Prometheus is asked this many of its scrape intervals after the end, so that it has seen it."""
 
@@ -94,7 +98,12 @@ class _Scraped:
         found = ServerSide.between(self._before, self._after)
         if found is None or self._before is None or self._after is None:
             return None
-        series = _series([self._before, *self._scrapes, self._after], began_unix_s)
+        scrapes = [self._before, *self._scrapes, self._after]
+        counters = [tuple(_first(s, names, "sum") for s in scrapes) for names in COUNTERS.values()]
+        born = [scrape.value(BORN) for scrape in scrapes]
+        if _began_anew(counters, born):
+            found = ServerSide.of_restart()
+        series = _series(scrapes, began_unix_s)
         return replace(found, source=f"{self._base_url}/metrics before and after", series=series)
 
     def _run(self) -> None:
@@ -152,6 +161,8 @@ class _Asked:
             for names, agg in asked
         ]
         at_s = tuple(self._began_s + i * step_s - began_unix_s for i in range(len(columns[0])))
+        if _began_anew(columns[len(GAUGES) :]):
+            found = ServerSide.of_restart()
         grown = [_since_start(column) for column in columns[len(GAUGES) :]]
         series = Series(at_s, *columns[: len(GAUGES)], *grown)
         source = f"Prometheus at {self._prometheus.url}, scraped every {interval_s:g} s"
@@ -160,7 +171,8 @@ class _Asked:
 
 def _needed(scrape: Exposition) -> Exposition:
     """Only what the series is made of: hundreds of scrapes are kept."""
-    wanted = tuple(name for names in (*GAUGES.values(), *COUNTERS.values()) for name in names)
+    known = (*GAUGES.values(), *COUNTERS.values())
+    wanted = (*(name for names in known for name in names), BORN)
     values = {key: value for key, value in scrape.values.items() if key.startswith(wanted)}
     return Exposition(scrape.at_s, values)
 
@@ -178,6 +190,16 @@ def _first(scrape: Exposition, names: tuple[str, ...], agg: Agg) -> float | None
         if value is not None:
             return value
     return None
+
+
+def _began_anew(counters: Iterable[Column], born: Sequence[float | None] = ()) -> bool:
+    """Whether a counter fell, or the process is another one than before."""
+    for column in counters:
+        known = [value for value in column if value is not None and math.isfinite(value)]
+        if any(late < early for early, late in pairwise(known)):
+            return True
+    starts = [value for value in born if value is not None]
+    return bool(starts) and max(starts) - min(starts) > SAME_START_S
 
 
 def _since_start(column: Column) -> Column:

@@ -80,6 +80,36 @@ def test_scraped(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize("tells_its_start", [True, False])
+def test_restart_is_told_though_the_counters_end_higher(
+    tells_its_start: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A young server: from 100 before to 30 and on to 200 after is no growth by 100."""
+    monkeypatch.setattr("tuner.server_side.watch.INTERVAL_S", 30 if tells_its_start else 0.05)
+    engine, starts = Engine(), [1000.0]
+
+    def exposition() -> str:
+        start = f"process_start_time_seconds {starts[-1]}\n" if tells_its_start else ""
+        return engine.exposition() + start
+
+    with serving(exposition) as target:
+        with watching(target.url) as watch:
+            engine.requests = 30
+            starts.append(1060.0)
+            asked = target.asked
+            if not tells_its_start:
+                wait_until(lambda: target.asked >= asked + 2, "a scrape after the restart")
+            engine.requests = 200
+        side = watch.result(time.time())
+    assert side is not None
+    assert side.restarted
+    assert (side.finished, side.prompt_tokens) == (None, None)
+    assert side.series is not None
+    again = ServerSide.from_dict(json.loads(json.dumps(side.as_dict())))
+    assert again is not None
+    assert again.restarted
+
+
 def test_a_long_run_keeps_a_bounded_number_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.server_side.watch.INTERVAL_S", 0.001)
     monkeypatch.setattr("tuner.server_side.watch.MOST_POINTS", 8)
