@@ -77,12 +77,20 @@ def write(found: Run, form: str, path: Path | None) -> None:
 
 
 def write_whole(path: Path, write_to: Callable[[Path], object]) -> None:
-    """The whole file or none: written beside it, then put in its place. Raises UserError."""
-    part = path.with_name(f".{path.name}.part")
+    """The whole file or none: written beside it, then put in its place. Raises UserError.
+
+    A device or a pipe (/dev/stdout) is written to, and never replaced; a link stays one.
+    """
     try:
-        write_to(part)
-        os.replace(part, path)
+        if path.exists() and not path.is_file():
+            write_to(path)
+            return
+        real = Path(os.path.realpath(path))
+        part = real.with_name(f".{real.name}.part")
+        try:
+            write_to(part)
+            os.replace(part, real)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
