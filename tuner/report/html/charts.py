@@ -14,7 +14,7 @@ from tuner.report.html.scale import Scale, fitted, latency_axis
 from tuner.report.html.series import Frame
 from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP, Plot
 from tuner.slo import Clause
-from tuner.stats.quantiles import quantile
+from tuner.stats.sections import quantile
 from tuner.units import show
 
 Floats = npt.NDArray[np.float64]
