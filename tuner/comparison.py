@@ -33,8 +33,8 @@ from tuner.stats.compare import (
     log_ratio,
 )
 from tuner.stats.estimate import Estimate
-from tuner.stats.quantiles import quantile
 from tuner.stats.rates import mean_of_runs
+from tuner.stats.sections import quantile
 
 Floats = npt.NDArray[np.float64]
 Run = tuple[Sequence[RequestRecord], Window]

@@ -29,9 +29,10 @@ from tuner.samples import (
 )
 from tuner.slo.grammar import SloSet
 from tuner.stats.estimate import CONFIDENCE, Estimate
-from tuner.stats.quantiles import quantile, quantile_estimate
+from tuner.stats.quantiles import quantile_estimate
 from tuner.stats.rates import mean_estimate, mean_of_runs, rate_estimate, share_estimate
 from tuner.stats.runs import RunNoise
+from tuner.stats.sections import quantile
 
 __all__ = [
     "LATENCIES", "RATES", "SHARES", "SUMMARY_STATS", "Window", "cut_off_s", "failure_reasons",
