@@ -138,6 +138,6 @@ def test_progress_rewrites_a_terminal_and_spares_a_log() -> None:
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--version"])
+        entry(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"slotune {version('slotune')}\n"
