@@ -7,6 +7,7 @@ building the parser imports nothing heavy; a command imports what it needs insid
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import keyword
 import os
@@ -21,12 +22,15 @@ from typing import ClassVar, NoReturn, Protocol, cast
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
 from tuner.cli.config_file import add_config_options, with_config
 from tuner.errors import UserError
+from tuner.printable import shown
 
 COMMANDS = (
     "bench", "sweep", "optimize", "diagnose", "studies", "runs", "compare", "rejudge", "export",
     "import", "workload", "quality", "export-config", "rules",
     "lint", "verify",
 )  # fmt: skip
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 EPILOG = """\
 An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
@@ -86,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _is_users_fault(error):
             traceback.print_exc()
             return EXIT_FAULT  # Python's own 1 would read as "the answer is no"
-        print(f"tuner {command.NAME}: {error}", file=sys.stderr)
+        print(f"tuner {command.NAME}: {shown(str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
     finally:
         if previous is not None:
@@ -127,6 +131,8 @@ def _build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argumen
 
 def _is_users_fault(error: Exception) -> bool:
     if isinstance(error, UserError):
+        return True
+    if isinstance(error, OSError) and error.errno in FULL:  # the file that stdout is
         return True
     # Looked up, not imported: a command that never opened a database must not pay for SQLAlchemy.
     faults = sys.modules.get("storage.errors")

@@ -14,6 +14,7 @@ from tuner.exchange.guidellm_in import is_guidellm, read_guidellm
 from tuner.exchange.run import Run
 from tuner.exchange.tables import read_jsonl, read_parquet
 from tuner.exchange.vllm_bench import is_vllm, read_vllm
+from tuner.regular import check_regular
 
 KNOWN = (
     "known are GuideLLM's JSON report, `vllm bench serve --save-result --save-detailed`, and "
@@ -24,8 +25,7 @@ KNOWN = (
 def read_file(path: Path) -> list[Run]:
     """Every run of the file, at least one. Raises UserError."""
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise UserError(f"{path} is a device or a pipe; write it into a file first")
+        check_regular(path)
         with path.open("rb") as file:
             start = file.read(4096)
             if start.startswith(b"PAR1"):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import UserError
+from tuner.regular import check_regular
 
 MAX_FILE_BYTES = 64 << 20
 DEFAULT_MAX_TOKENS = 32
@@ -79,6 +80,7 @@ class Task:
 def read_task(path: Path) -> Task:
     """All items of a file. Raises UserError naming file and line."""
     try:
+        check_regular(path)
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB: split the task")
         text = path.read_text(encoding="utf-8-sig")
@@ -98,6 +100,8 @@ def _item(where: str, number: int, line: str) -> Item:
         fields = json.loads(line)
     except ValueError as error:
         raise UserError(f"{where}: not valid JSON ({error})") from None
+    except RecursionError:
+        raise UserError(f"{where}: is nested too deeply") from None
     if not isinstance(fields, dict):
         raise UserError(f"{where}: an item is a JSON object, got {type(fields).__name__}")
     known = _MULTIPLE_CHOICE if "choices" in fields else _EXACT_MATCH

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import UserError
+from tuner.regular import check_regular
 from tuner.workload.columns import AS_NAMED, Named
 from tuner.workload.read import read_recording
 from tuner.workload.rows import Rows
@@ -152,6 +153,7 @@ def _time_of(line: str) -> float | None:
 
 def _opened(path: str) -> Any:
     try:
+        check_regular(Path(path))
         return open(path, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -59,6 +60,16 @@ def test_a_bug_keeps_its_traceback_and_is_no_answer(
     err = capsys.readouterr().err
     assert "Traceback" in err
     assert "ZeroDivisionError: why" in err
+
+
+def test_full_disk_and_control_characters_are_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert with_command(monkeypatch, full) == 2
+    assert capsys.readouterr().err == "tuner bench: [Errno 28] No space left on device\n"
+    assert with_command(monkeypatch, UserError("a\x1b[2Jb\n  ^")) == 2
+    assert capsys.readouterr().err == "tuner bench: a\ufffd[2Jb\n  ^\n"
 
 
 def test_sigterm_unwinds_like_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:

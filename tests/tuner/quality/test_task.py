@@ -100,6 +100,15 @@ def test_files_that_hold_no_task(tmp_path: Path) -> None:
         read_task(binary)
 
 
+def test_hostile_files_are_one_sentence(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.jsonl"
+    deep.write_text("[" * 200_000)
+    with pytest.raises(UserError, match="line 1: is nested too deeply"):
+        read_task(deep)
+    with pytest.raises(UserError, match="/dev/zero is a device or a pipe"):
+        read_task(Path("/dev/zero"))
+
+
 def test_the_carried_task() -> None:
     task = read_task(ROOT / "fixtures" / "quality-general.jsonl")
     assert (len(task.items), task.num_multiple_choice, task.chance) == (72, 52, 0.25)

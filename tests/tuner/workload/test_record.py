@@ -270,3 +270,8 @@ def test_nothing_is_drawn_where_nothing_was_seen() -> None:
     prompts = drawn(made.text.split(",output")[0].removeprefix("prompt="), 1000)
     assert sum(60 < prompt < 1500 for prompt in prompts) <= 2
     assert sum(prompt <= 60 for prompt in prompts) == pytest.approx(500, abs=60)
+
+
+def test_a_device_is_no_log() -> None:
+    with pytest.raises(UserError, match="/dev/zero is a device or a pipe"):
+        read_log("/dev/zero")
