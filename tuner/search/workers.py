@@ -55,6 +55,8 @@ class Workers:
             )
             joined = list(self._board.user_attrs.get(_JOINED, []))
             self.place = len(joined)
+            for worker in joined:
+                self.alive(worker)  # removes what a dead one has left
             self._board.set_user_attr(_JOINED, [*joined, self.me])
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
