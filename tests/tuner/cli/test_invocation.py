@@ -88,7 +88,7 @@ def test_a_study_that_ends_by_a_bug_is_not_left_running(
     def broken(search: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("tuner.cli.run_optimize.optimize", broken)
+    monkeypatch.setattr("tuner.cli.optimize_session.optimize", broken)
     database = tmp_path / "x.db"
     words = ["--workload", "prompt=16,output=4,concurrency=2", "--slo", "ttft_p95<1s", "--quiet"]
     with FakeEngine() as server, pytest.raises(ZeroDivisionError):
