@@ -7,10 +7,13 @@ than served.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tuner.load.stalls import LoopStalls
 from tuner.slo.grammar import SloSet
 from tuner.workload.sharing import repeated_share
 
@@ -34,6 +37,29 @@ LENGTH_TOLERANCE = 0.05
 
 HIT_RATE_TOLERANCE = 0.1
 """Prefix-cache hits may exceed the share of repeated tokens by this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorLoop:
+    """What the generator's event loops were like inside a window: their delay in seconds, and how
+    much of a core the busiest one used. Small enough to be kept with a run."""
+
+    stall_p99_s: float
+    stall_max_s: float
+    busy_share: float
+
+    @classmethod
+    def within(cls, stalls: LoopStalls, window_s: tuple[float, float]) -> GeneratorLoop:
+        inside = stalls.within(*window_s)
+        return cls(inside.p99_s, inside.max_s, inside.busy_share)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any] | None) -> GeneratorLoop | None:
+        """From a stored summary's "generator"; None where it was not watched."""
+        names = ("stall_p99_s", "stall_max_s", "busy_share")
+        if values is None or any(values.get(name) is None for name in names):
+            return None
+        return cls(*(float(values[name]) for name in names))
 
 
 def notes(made: Measurement) -> list[str]:
@@ -86,17 +112,17 @@ def _generator_fault(made: Measurement, slos: SloSet) -> str:
             f"the load generator was late itself: p99 lag {made.lag_p99_s * 1e3:.1f} ms exceeds "
             f"{limit_s * 1e3:.1f} ms; {advice}"
         )
-    if made.stalls is None or not made.workload.arrivals.closed:
+    loop = made.generator
+    if loop is None or not made.workload.arrivals.closed:
         return ""
-    stalls = made.stalls.within(*made.window_s)
-    if stalls.busy_share >= BUSY_LIMIT:
+    if loop.busy_share >= BUSY_LIMIT:
         return (
             f"the load generator was the bottleneck: its event loop was busy "
-            f"{stalls.busy_share:.0%} of the window; {advice}"
+            f"{loop.busy_share:.0%} of the window; {advice}"
         )
-    if stalls.p99_s > limit_s:
+    if loop.stall_p99_s > limit_s:
         return (
-            f"the load generator stalled: p99 {stalls.p99_s * 1e3:.1f} ms exceeds "
+            f"the load generator stalled: p99 {loop.stall_p99_s * 1e3:.1f} ms exceeds "
             f"{limit_s * 1e3:.1f} ms; {advice}"
         )
     return ""

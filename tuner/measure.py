@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tuner import figures
-from tuner.cautions import notes, why_invalid
+from tuner.cautions import GeneratorLoop, notes, why_invalid
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.held_back import held_back
@@ -23,6 +23,7 @@ from tuner.records import RequestRecord
 from tuner.server_side import PrometheusTarget, ServerSide, Watch, watching
 from tuner.slo.grammar import SloSet
 from tuner.stats.estimate import Estimate
+from tuner.stats.runs import RunNoise
 from tuner.stats.saturation import Saturation
 from tuner.stats.steady import Steady
 from tuner.stopping import StopRule
@@ -51,8 +52,8 @@ class Measurement:
 
     chosen: why this window; None for records that came with theirs. run_ends_s: where one of
     several pooled runs ends and the next begins. saturation: more was offered than served.
-    stalls: of the generator's event loops, None where they were not watched. ended_why: what ended
-    the run before its time.
+    stalls: of the generator's event loops, None where they were not watched; loop is what a stored
+    run has kept of them. ended_why: what ended the run before its time.
     """
 
     endpoint: Endpoint
@@ -72,12 +73,20 @@ class Measurement:
     run_ends_s: tuple[float, ...] = ()
     saturation: Saturation | None = None
     stalls: LoopStalls | None = None
+    loop: GeneratorLoop | None = None
     processes: int = 1
     ended_why: str = ""
 
     @property
     def duration_s(self) -> float:
         return self.window_s[1] - self.window_s[0]
+
+    @property
+    def generator(self) -> GeneratorLoop | None:
+        """What the generator's own event loops were like inside the window."""
+        if self.stalls is None:
+            return self.loop
+        return GeneratorLoop.within(self.stalls, self.window_s)
 
     @property
     def in_window(self) -> list[RequestRecord]:
@@ -89,7 +98,10 @@ class Measurement:
             "window_s": list(self.window_s),
             "window": self.chosen.as_dict() if self.chosen is not None else None,
             "saturation": self.saturation.as_dict() if self.saturation is not None else None,
-            "generator": _generator_dict(self),
+            "generator": {
+                "processes": self.processes,
+                **(asdict(self.generator) if self.generator is not None else {}),
+            },
             "ended_why": self.ended_why,
             "lag_p99_s": self.lag_p99_s,
             "invalid_reason": self.invalid_reason,
@@ -206,8 +218,11 @@ def measure(
     raise MeasurementInterrupted(made)
 
 
-def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
-    """Fill summary, counts and validity from the records; also for stored records."""
+def summarize(
+    made: Measurement, slos: SloSet | None, noise: Mapping[str, RunNoise] | None = None
+) -> Measurement:
+    """Fill summary, counts and validity from the records; also for stored records. noise: between
+    runs, by figure, where a study knows it."""
     inside = made.in_window
     states = [record.state for record in inside]
     made.counts = {
@@ -218,7 +233,7 @@ def summarize(made: Measurement, slos: SloSet | None) -> Measurement:
         "warmup": len(made.records) - len(inside),
     }
     made.summary = figures.summary(
-        made.records, made.window_s, slos or SloSet(), made.price_per_hour, made.run_ends_s
+        made.records, made.window_s, slos or SloSet(), made.price_per_hour, made.run_ends_s, noise
     )
     if not made.run_ends_s:  # pooled runs keep that of the one that showed it
         made.saturation = saturation_of(made.records, made.workload.arrivals, made.window_s)
@@ -245,19 +260,6 @@ def _choose(load: LoadResult, plan: LoadPlan, warmup_s: float, most_s: float) ->
         load.records, plan.workload.arrivals,
         least_s=warmup_s, most_s=most_s, end_s=end_s, load_ended=load_ended,
     )  # fmt: skip
-
-
-def _generator_dict(made: Measurement) -> dict[str, Any]:
-    """What the generator's own event loops were like inside the window."""
-    if made.stalls is None:
-        return {"processes": made.processes}
-    stalls = made.stalls.within(*made.window_s)
-    return {
-        "processes": made.processes,
-        "stall_p99_s": stalls.p99_s,
-        "stall_max_s": stalls.max_s,
-        "busy_share": stalls.busy_share,
-    }
 
 
 def _hopeless(load: LoadResult) -> bool:

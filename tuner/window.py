@@ -64,13 +64,15 @@ def choose_window(
 ) -> Chosen:
     """The window of a run that was sent until end_s at most.
 
-    least_s and most_s bound the warm-up. load_ended: there was nothing more to send, or sending
+    least_s and most_s bound the warm-up; a load whose every request is given (all at once, a
+    trace) has none. load_ended: there was nothing more to send, or sending
     was ended; the drain after the last send is cut off.
     """
     least_s = min(least_s, end_s)
     changing = _changing(arrivals)
     if changing:
-        steady = Steady(least_s, None, changing)
+        given = arrivals.kind in ("at_once", "trace")
+        steady = Steady(0.0 if given else least_s, None, changing)
     else:
         steady = find_steady(_series(records, end_s), least_s, min(most_s, _middle_s(records)))
     cut_s = _cool_down_s(records, steady.start_s, end_s, load_ended)

@@ -176,7 +176,12 @@ class Capacity:
             return f"capacity below {found.missed:g} {self.unit}"
         return f"capacity {found.met:g} {self.unit}, missed at {found.missed:g}"
 
-    def pooled(self, trials: Sequence[Trial], confidence: float = CONFIDENCE) -> Pooled | None:
+    def pooled(
+        self,
+        trials: Sequence[Trial],
+        confidence: float = CONFIDENCE,
+        study: Sequence[Trial] = (),
+    ) -> Pooled | None:
         """Figures at the highest level met in each trial; the capacity over all of them.
 
         The SLOs are met where every trial has a level at which they were decided to be: how high
@@ -237,6 +242,7 @@ class Capacity:
         candidate: Sequence[Trial],
         objective: Objective,
         confidence: float = CONFIDENCE,
+        study: Sequence[Trial] = (),
     ) -> Comparison | None:
         """Middles of brackets, and the interval widened by half of both brackets: inside them
         nothing is known."""

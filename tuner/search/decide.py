@@ -89,7 +89,7 @@ def standing(
     confirmed = [t for t in trials if t.stage == "confirm" and t.ok]
     base, mine = of_config(confirmed, baseline), of_config(confirmed, candidate)
     looked = looked_at(mine)
-    pooled = goal.pooled(looked or mine, shared_confidence(candidates))
+    pooled = goal.pooled(looked or mine, shared_confidence(candidates), trials)
     if pooled is None:
         return None
     if not looked:
@@ -99,7 +99,7 @@ def standing(
     level = shared_confidence(candidates, len(goal.objectives))
     gains = []
     for objective in goal.objectives:
-        gain = goal.compare(base, looked_at(pairs) or pairs, objective, level)
+        gain = goal.compare(base, looked_at(pairs) or pairs, objective, level, trials)
         if gain is not None and not looked_at(pairs):
             gain = replace(gain, outcome="inconclusive")
         if gain is not None:
@@ -113,10 +113,12 @@ def pooled_baseline(
     """Its runs of the confirmation, where they decide; else all its runs."""
     runs = of_config(trials, baseline)
     level = shared_confidence(candidates)
-    confirmed = goal.pooled(looked_at([t for t in runs if t.stage == "confirm" and t.ok]), level)
+    confirmed = goal.pooled(
+        looked_at([t for t in runs if t.stage == "confirm" and t.ok]), level, trials
+    )
     if confirmed is not None and confirmed.verdict.state != "inconclusive":
         return confirmed
-    return goal.pooled(runs, level)
+    return goal.pooled(runs, level, trials)
 
 
 def candidates_of(trials: Sequence[Trial], baseline: Config) -> list[Config]:

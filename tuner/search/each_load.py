@@ -15,11 +15,12 @@ import numpy as np
 from storage.rows import Stage
 from tuner.search.goal import Reading, no_result
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled, pool
+from tuner.search.pool import Pooled, noise_of, pool
 from tuner.search.trials import Config, Trial
 from tuner.slo import SloSet, Verdict, VerdictState
-from tuner.stats import CONFIDENCE, Comparison, Estimate, compare_rates
+from tuner.stats import CONFIDENCE, Comparison, Estimate, RunNoise, compare_rates, run_noise
 from tuner.stats.compare import Outcome as Result
+from tuner.stats.runs import FEWEST_DEGREES
 from tuner.trial import Outcome
 from tuner.workload import Workload
 
@@ -80,12 +81,20 @@ class EachLoad:
             return ""
         return f"worst of {len(self.loads)} loads: {self.objectives[0].key} {value:.3g} × baseline"
 
-    def pooled(self, trials: Sequence[Trial], confidence: float = CONFIDENCE) -> Pooled | None:
+    def pooled(
+        self,
+        trials: Sequence[Trial],
+        confidence: float = CONFIDENCE,
+        study: Sequence[Trial] = (),
+    ) -> Pooled | None:
         complete = [t for t in trials if t.ok and len(t.parts) == len(self.loads)]
         each = [
-            pool([trial.parts[place] for trial in complete], self.slos, confidence)
+            pool(
+                [trial.parts[place] for trial in complete], self.slos, confidence,
+                noise_of(_repeated(study, place)) if study else None,
+            )
             for place in range(len(self.loads))
-        ]
+        ]  # fmt: skip
         found = [one for one in each if one is not None]
         if len(found) < len(self.loads):
             return None
@@ -111,6 +120,7 @@ class EachLoad:
         candidate: Sequence[Trial],
         objective: Objective,
         confidence: float = CONFIDENCE,
+        study: Sequence[Trial] = (),
     ) -> Comparison | None:
         pairs = paired(baseline, candidate, lambda t: t.ok and len(t.parts) == len(self.loads))
         if not pairs:
@@ -128,6 +138,7 @@ class EachLoad:
                 compare_rates(
                     [x for x, _ in known], [y for _, y in known],
                     higher_is_better=objective.higher_is_better, confidence=confidence,
+                    noise=_noise_of(study, place, objective),
                 )
             )  # fmt: skip
         return worst_of(found, objective)
@@ -167,6 +178,35 @@ def _figure(part: Outcome, objective: Objective) -> float | None:
     if not part.ok or part.measurement is None:
         return None
     return objective.value(part.measurement.summary)
+
+
+def _repeated(study: Sequence[Trial], place: int) -> list[list[Outcome]]:
+    """The outcomes of each configuration under the load at this place; those of another stage were
+    measured at another time, and what lies between is no noise from run to run."""
+    groups: dict[tuple[object, ...], list[Outcome]] = {}
+    for trial in study:
+        if trial.ok and len(trial.parts) > place:
+            key = (trial.stage, *sorted(trial.config.items()))
+            groups.setdefault(key, []).append(trial.parts[place])
+    return list(groups.values())
+
+
+def _noise_of(study: Sequence[Trial], place: int, objective: Objective) -> RunNoise | None:
+    """Of the objective between trials of one configuration; None where too little was repeated
+    for it to say more than the pairs do."""
+    groups = [
+        [estimate for part in parts if (estimate := _estimate(part, objective)) is not None]
+        for parts in _repeated(study, place)
+    ]
+    found = run_noise(groups, with_sampling=True)
+    return found if sum(max(0, len(group) - 1) for group in groups) >= FEWEST_DEGREES else None
+
+
+def _estimate(part: Outcome, objective: Objective) -> Estimate | None:
+    made = part.measurement
+    if made is None or not part.ok or part.ended_early:
+        return None
+    return made.summary.get(objective.key)
 
 
 def _reference(trials: Sequence[Trial], place: int, objective: Objective) -> float | None:

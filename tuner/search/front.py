@@ -59,7 +59,7 @@ def _point(goal: Goal, trials: Sequence[Trial], config: Config) -> FrontPoint | 
     readings = [goal.read(trial, trials) for trial in mine]
     if not all(reading.meets for reading in readings):
         return None
-    pooled = goal.pooled(mine)
+    pooled = goal.pooled(mine, study=trials)
     if pooled is None:
         return None
     values = [objective.value(pooled.summary) for objective in goal.objectives]

@@ -68,8 +68,14 @@ class Goal(Protocol):
         """What a complete trial came to, where its measurements do not say so themselves."""
         ...
 
-    def pooled(self, trials: Sequence[Trial], confidence: float = CONFIDENCE) -> Pooled | None:
-        """All usable trials of one configuration, its SLOs decided at this confidence."""
+    def pooled(
+        self,
+        trials: Sequence[Trial],
+        confidence: float = CONFIDENCE,
+        study: Sequence[Trial] = (),
+    ) -> Pooled | None:
+        """All usable trials of one configuration, its SLOs decided at this confidence. study: all
+        trials, for how much repeated ones differ."""
         ...
 
     def compare(
@@ -78,8 +84,9 @@ class Goal(Protocol):
         candidate: Sequence[Trial],
         objective: Objective,
         confidence: float = CONFIDENCE,
+        study: Sequence[Trial] = (),
     ) -> Comparison | None:
-        """Candidate over baseline, paired by seed; None without a pair."""
+        """Candidate over baseline, paired by seed; None without a pair. study as for pooled."""
         ...
 
 

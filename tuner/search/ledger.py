@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from storage import Database
 from storage.rows import Measurement as StoredMeasurement
 from storage.rows import Stage, Study
+from tuner.cautions import GeneratorLoop
 from tuner.endpoint import Endpoint
 from tuner.measure import Measurement, summarize
 from tuner.records import from_columns, to_columns
@@ -138,6 +139,7 @@ def rebuilt(
         server=ServerSide.from_dict(row.server),
         price_per_hour=price_per_hour,
         ended_why=str(summary.get("ended_why") or ""),
+        loop=GeneratorLoop.from_dict(summary.get("generator")),
     )
     return summarize(made, slos)
 

@@ -1,23 +1,24 @@
 """Several measurements of one configuration taken together: more samples, one verdict.
 
 Latencies and shares are judged over the requests of all windows, rates averaged over the runs (a
-request that crosses a window's edge would else be half lost). Either way the spread between runs is
-in the interval: many requests of two runs that differ are not many samples.
+request that crosses a window's edge would else be half lost). Either way the noise between runs is
+in the interval: many requests of two runs that differ are not many samples. That noise is one for
+all configurations of a study, learned from each that was measured in whole more than once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tuner.figures import RATES, SHARES, figure
+from tuner.cautions import GeneratorLoop
+from tuner.figures import RATES, figure
 from tuner.measure import Measurement, summarize
 from tuner.samples import joined
-from tuner.search.margin import FEWEST_RUNS, safely_above, safely_below
 from tuner.server_side import together
-from tuner.slo import Clause, ClauseVerdict, SloSet, Verdict, VerdictState, judge
+from tuner.slo import ClauseVerdict, SloSet, Verdict, VerdictState, judge
 from tuner.slo.judge import by_interval
-from tuner.stats import CONFIDENCE, Estimate, mean_of_runs
+from tuner.stats import CONFIDENCE, Estimate, RunNoise, mean_of_runs, run_noises
 from tuner.trial import Outcome
 
 COST = "cost_per_mtok"
@@ -37,25 +38,49 @@ class Pooled:
 
 
 def pool(
-    outcomes: Sequence[Outcome], slos: SloSet, confidence: float = CONFIDENCE
+    outcomes: Sequence[Outcome],
+    slos: SloSet,
+    confidence: float = CONFIDENCE,
+    noise: Mapping[str, RunNoise] | None = None,
 ) -> Pooled | None:
     """None when no outcome has a result. The summary's intervals are of 95 %; confidence is that
-    of the verdict, one-sided: who looks several times or at several candidates asks for more."""
+    of the verdict, one-sided: who looks several times or at several candidates asks for more.
+    noise: noise_of the study; without it, several runs are judged by their own spread and the
+    default."""
     made = [o.measurement for o in outcomes if o.ok and o.measurement is not None]
     if not made:
         return None
-    whole = _joined(made, slos)
+    known = noise or {}
+    whole = _joined(made, slos, known)
     summary = dict(whole.summary)
     for key in (*RATES, COST):
         if key in summary:
-            summary[key] = mean_of_runs([m.summary[key] for m in made])
-    verdict = judge(slos, whole)
-    clauses = tuple(_between_runs(v, made, whole, summary, slos, confidence)
-                    for v in verdict.clauses)  # fmt: skip
-    return Pooled(len(made), summary, Verdict(_state(clauses, verdict), clauses, verdict.reason))
+            summary[key] = mean_of_runs([m.summary[key] for m in made], noise=known.get(key))
+    verdict = judge(slos, whole, noise=known, confidence=confidence)
+    clauses = tuple(
+        _rate_of_runs(clause, made, summary, slos, confidence, known) for clause in verdict.clauses
+    )
+    state = _state(clauses, verdict)
+    if any(one.saturation is not None and judge(slos, one).state == "fail" for one in made):
+        state = "fail"  # it only gets worse the longer such a load lasts: other runs excuse nothing
+    return Pooled(len(made), summary, Verdict(state, clauses, verdict.reason))
 
 
-def _joined(made: Sequence[Measurement], slos: SloSet) -> Measurement:
+def noise_of(configurations: Sequence[Sequence[Outcome]]) -> dict[str, RunNoise]:
+    """Of every figure, from the outcomes of each configuration under one load. What was ended
+    early says nothing: its length depends on what it showed."""
+    return run_noises(
+        [
+            [o.measurement.summary for o in outcomes
+             if o.ok and not o.ended_early and o.measurement is not None]
+            for outcomes in configurations
+        ]
+    )  # fmt: skip
+
+
+def _joined(
+    made: Sequence[Measurement], slos: SloSet, noise: Mapping[str, RunNoise]
+) -> Measurement:
     """One measurement whose window is all windows end to end."""
     records, window_s, run_ends_s = joined([(one.records, one.window_s) for one in made])
     whole = replace(
@@ -69,51 +94,45 @@ def _joined(made: Sequence[Measurement], slos: SloSet) -> Measurement:
         counts={},
         chosen=None,
         stalls=None,
+        loop=_busiest([one.generator for one in made]),
         server=together([one.server for one in made]),
     )
-    return summarize(whole, slos)
+    return summarize(whole, slos, noise)
 
 
-def _between_runs(
+def _busiest(loops: Sequence[GeneratorLoop | None]) -> GeneratorLoop | None:
+    """The worst of each figure; None where no run was watched."""
+    watched = [loop for loop in loops if loop is not None]
+    if not watched:
+        return None
+    return GeneratorLoop(
+        max(loop.stall_p99_s for loop in watched),
+        max(loop.stall_max_s for loop in watched),
+        max(loop.busy_share for loop in watched),
+    )
+
+
+def _rate_of_runs(
     verdict: ClauseVerdict,
     made: Sequence[Measurement],
-    whole: Measurement,
-    summary: dict[str, Estimate],
+    summary: Mapping[str, Estimate],
     slos: SloSet,
     confidence: float,
+    noise: Mapping[str, RunNoise],
 ) -> ClauseVerdict:
-    """A clause judged by the interval that contains the spread between runs.
-
-    Percentiles are decided one-sided, as those of a single run: by the ends of the two-sided
-    interval that leaves as much on each side. With several runs half of the error goes to that, the
-    other half to the distance from the bound (tuner.search.margin).
-    """
+    """A clause on a rate, judged by the mean of the runs; any other as it is."""
     clause = verdict.clause
-    if clause.key not in summary or not verdict.estimate.measured:
+    if clause.metric not in (*RATES, COST) or not verdict.estimate.measured:
         return verdict
-    if clause.metric in RATES or clause.metric == COST:
-        interval = mean_of_runs([_again(one, clause, slos, confidence) for one in made], confidence)
-    elif clause.metric in SHARES or clause.stat == "mean":
-        interval = _again(whole, clause, slos, confidence)
-    elif clause.quantile is not None:
-        if len(made) >= FEWEST_RUNS:
-            confidence = 1 - (1 - confidence) / 2
-            if safely_below(made, clause, confidence):
-                return ClauseVerdict(clause, "pass", summary[clause.key], verdict.margin_log)
-            if safely_above(made, clause, confidence):
-                return ClauseVerdict(clause, "fail", summary[clause.key], verdict.margin_log)
-        interval = _again(whole, clause, slos, 2 * confidence - 1)
-    else:
-        return verdict
-    return replace(by_interval(clause, interval), estimate=summary[clause.key])
-
-
-def _again(made: Measurement, clause: Clause, slos: SloSet, confidence: float) -> Estimate:
-    """The clause's figure with an interval of this confidence."""
-    return figure(
-        made.records, made.window_s, clause.key, slos,
-        price_per_hour=made.price_per_hour, run_ends_s=made.run_ends_s, confidence=confidence,
-    )  # fmt: skip
+    each = [
+        figure(
+            one.records, one.window_s, clause.key, slos,
+            price_per_hour=one.price_per_hour, confidence=confidence,
+        )
+        for one in made
+    ]  # fmt: skip
+    decided = by_interval(clause, mean_of_runs(each, confidence, noise=noise.get(clause.key)))
+    return replace(decided, estimate=summary[clause.key])
 
 
 def _state(clauses: Sequence[ClauseVerdict], verdict: Verdict) -> VerdictState:

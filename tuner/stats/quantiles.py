@@ -22,7 +22,8 @@ from scipy.stats import binom
 from tuner.stats.dependence import Worth, worth_of_shares
 from tuner.stats.estimate import CONFIDENCE, Estimate
 from tuner.stats.runs import RunNoise, run_noise, run_parts, widened
-from tuner.stats.sections import quantile, sections_reach, tail_reach
+from tuner.stats.sections import quantile as quantile
+from tuner.stats.sections import sections_reach, tail_reach
 from tuner.units import count_text
 
 Floats = npt.NDArray[np.float64]
@@ -64,8 +65,8 @@ def quantile_estimate(
         np.sort(values), q, (1 - confidence) / 2, m, independent_n(values, q, sizes),
         lambda tail: sections_reach(values, q, tail, sizes, runs),
     )  # fmt: skip
-    ranked = bounds.ranked(upper=True) is not None and bounds.ranked(upper=False) is not None
-    method = f"inverted empirical CDF, {'binomial interval' if ranked else 'sections and tail'}"
+    kind = "sections and tail" if bounds.short else "binomial interval"
+    method = f"inverted empirical CDF, {kind}"
     if m < n:
         method += f", {count_text(m, 'effective sample')}"
     found = Estimate(
@@ -108,32 +109,48 @@ class _Bounds:
             return None
         return float(self.ordered[min(n - 1, max(0, math.ceil(rank * n / m) - 1))])
 
+    def plain(self, *, upper: bool) -> float | None:
+        """The same of independent samples, or the last of them where they decide one-sided."""
+        found = self.ranked(upper=upper, m=self.independent)
+        if found is None and self._bounded(self.q if upper else 1 - self.q):
+            return float(self.ordered[-1 if upper else 0])
+        return found
+
+    @property
+    def short(self) -> bool:
+        """Whether dependence leaves an end open that independent samples bound."""
+        return any(
+            self.ranked(upper=upper) is None and self.plain(upper=upper) is not None
+            for upper in (True, False)
+        )
+
     def high(self) -> float:
-        plain = self.ranked(upper=True, m=self.independent)
-        if plain is None and not self._bounded(self.q):
+        plain, ranked = self.plain(upper=True), self.ranked(upper=True)
+        if plain is None:
             return math.inf
-        least = float(self.ordered[-1]) if plain is None else plain
-        found = self.ranked(upper=True)
-        if found is None:
-            tail = tail_reach(self.ordered, self.q, self.m, self.tail)
+        ends = [plain] if ranked is None else [plain, ranked]
+        if self.short:
+            tail = 0.0 if ranked is not None else self._tail(self.ordered, self.q)
             reach = math.hypot(self.sections(self.tail), tail)
-            found = self.value * math.exp(reach) if reach < LARGEST_REACH else math.inf
-        return max(least, found)
+            ends.append(self.value * math.exp(reach) if reach < LARGEST_REACH else math.inf)
+        return max(ends)
 
     def low(self) -> float:
-        plain = self.ranked(upper=False, m=self.independent)
-        if plain is None and not self._bounded(1 - self.q):
+        plain, ranked = self.plain(upper=False), self.ranked(upper=False)
+        if plain is None:
             return 0.0
-        most = float(self.ordered[0]) if plain is None else plain
-        found = self.ranked(upper=False)
-        if found is None and math.isinf(self.value):
-            found = float(self.ordered[0])
-        elif found is None:
+        ends = [plain] if ranked is None else [plain, ranked]
+        if self.short and math.isinf(self.value):
+            ends.append(float(self.ordered[0]))
+        elif self.short:
             with np.errstate(divide="ignore"):
                 mirrored = 1 / self.ordered[::-1]
-            tail = tail_reach(mirrored, 1 - self.q, self.m, self.tail)
-            found = self.value * math.exp(-math.hypot(self.sections(self.tail), tail))
-        return min(most, found)
+            tail = 0.0 if ranked is not None else self._tail(mirrored, 1 - self.q)
+            ends.append(self.value * math.exp(-math.hypot(self.sections(self.tail), tail)))
+        return min(ends)
+
+    def _tail(self, ordered: Floats, q: float) -> float:
+        return tail_reach(ordered, q, self.m, self.tail)
 
     def _bounded(self, share: float) -> bool:
         """Whether independent samples, of which this share lies on one side, decide one-sided: a
@@ -153,7 +170,7 @@ def _flagged(values: Floats, q: float) -> Bools:
     n = len(values)
     edge = min(0.5, FEWEST_BEYOND / n)
     level = quantile(np.sort(values), min(1 - edge, max(edge, q)))
-    return values > level * (1 + EQUAL)
+    return np.isinf(values) if math.isinf(level) else values > level * (1 + EQUAL)
 
 
 def independent_n(values: Floats, q: float, sizes: Floats | None = None) -> int:

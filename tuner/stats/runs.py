@@ -31,6 +31,9 @@ EXPLAINED = 0.4
 """Share of the variance by a run's own interval that is taken off the spread between runs: the
 intervals of short runs are wider than their error, by Student's t and by caution."""
 
+OUTLIER_LEVEL = 0.002
+"""A configuration that scatters more than the others at this level is no example of them."""
+
 OWN_LEVEL = 0.05
 """A configuration's own spread counts instead where it exceeds the shared one at this level."""
 
@@ -73,10 +76,11 @@ def run_noise(
     """The shared noise of one figure: each group holds the runs of one configuration.
 
     Groups of one run, and runs without a finite positive figure, say nothing. The degrees of
-    freedom of the groups add up; the default fills what they lack. with_sampling: leave in what
-    the runs' own intervals explain, for those who know only the runs' values.
+    freedom of the groups add up; the default fills what they lack. A group that scatters clearly
+    more than all others (a bad hour, a configuration at its limit) is left out. with_sampling:
+    leave in what the runs' own intervals explain, for those who know only the runs' values.
     """
-    spreads = [spread for group in groups if (spread := _spread(group)) is not None]
+    spreads = _alike([spread for group in groups if (spread := _spread(group)) is not None])
     degrees = float(sum(spread.degrees for spread in spreads))
     taken_off = 0.0 if with_sampling else EXPLAINED
     excess = sum(
@@ -120,6 +124,21 @@ def widened(estimate: Estimate, reach: float) -> Estimate:
     if math.isfinite(high):
         high = value * math.exp(math.hypot(math.log(max(1.0, high / value)), reach))
     return replace(estimate, low=low, high=high)
+
+
+def _alike(spreads: Sequence[_Spread]) -> list[_Spread]:
+    """Without those that exceed what all others show at OUTLIER_LEVEL."""
+    kept = []
+    for spread in spreads:
+        others = [other for other in spreads if other is not spread]
+        degrees = sum(other.degrees for other in others)
+        if degrees:
+            shared = sum(other.degrees * other.between for other in others) / degrees
+            limit = float(f.isf(OUTLIER_LEVEL, spread.degrees, degrees))
+            if spread.between > limit * max(shared, spread.within):
+                continue
+        kept.append(spread)
+    return kept
 
 
 def _spread(runs: Sequence[Estimate]) -> _Spread | None:

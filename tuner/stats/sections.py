@@ -43,22 +43,26 @@ def sections_reach(
     """Half the interval of log Q(q) by sectioning (Asmussen & Glynn 2007, III.4; Nakayama 2014).
 
     Each run is cut into sections of consecutive requests; the deviations of their quantiles from
-    the run's own give the variance, Student's t the width. ∞ where a section has no finite one.
+    the run's own give the variance, Student's t the width. A single run's is never narrower than
+    the largest of these deviations, so it holds what the run drifted by. ∞ where a section has no
+    finite quantile.
     """
     parts = _cut(values, sizes, runs)
-    squares, count = 0.0, 0
+    squares, largest, count = 0.0, 0.0, 0
     for sections in parts:
         whole = quantile(np.sort(np.concatenate(sections)), q)
         for section in sections:
             here = quantile(np.sort(section), q)
             if not 0 < here < math.inf or not 0 < whole < math.inf:
                 return math.inf
-            squares += math.log(here / whole) ** 2
+            apart = abs(math.log(here / whole))
+            squares, largest = squares + apart**2, max(largest, apart)
         count += len(sections)
     degrees = count - len(parts)
     if degrees < 1:
         return math.inf
-    return float(t.isf(tail, degrees)) * math.sqrt(squares / degrees / count)
+    reach = float(t.isf(tail, degrees)) * math.sqrt(squares / degrees / count)
+    return max(reach, largest / math.sqrt(len(parts)))
 
 
 def tail_reach(ordered: Floats, q: float, m: int, tail: float) -> float:

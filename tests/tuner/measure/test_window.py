@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tuner.runs import failed, good, run, running
+from tuner.cautions import GeneratorLoop
 from tuner.load.stalls import BEAT_S, LoopStalls
 from tuner.measure import Measurement, summarize
 from tuner.records import RequestRecord
@@ -66,9 +67,15 @@ def test_few_requests_keep_the_warm_up_asked_for() -> None:
      (Arrivals("trace", 5, recorded_s=np.arange(9.0)), "trace")],
 )  # fmt: skip
 def test_loads_without_a_steady_state_of_their_own(arrivals: Arrivals, says: str) -> None:
-    chosen = choose_window(cold_start(), arrivals, least_s=0.0, end_s=30.0)
+    """Every request is given: a warm-up would leave some of them out."""
+    chosen = choose_window(cold_start(), arrivals, least_s=3.0, end_s=30.0)
     assert chosen.window_s[0] == 0.0
     assert says in chosen.why
+
+
+def test_a_load_that_changes_by_plan_keeps_its_warm_up() -> None:
+    ramp = parse_workload("prompt=8,output=4,concurrency=1..8").arrivals
+    assert choose_window(cold_start(), ramp, least_s=3.0, end_s=30.0).window_s[0] == 3.0
 
 
 def test_the_drain_after_the_last_send_does_not_count() -> None:
@@ -141,6 +148,19 @@ def test_a_closed_loop_that_its_generator_limits_is_invalid(
     summarize(made, slos)
     assert (says in made.invalid_reason) if says else (made.invalid_reason == "")
     assert judge(slos, made).state == ("inconclusive" if says else "pass")
+
+
+def test_a_stored_run_keeps_what_its_generator_was_like() -> None:
+    slos = parse_slos(["ttft_p95<500ms"])
+    made = run([good(i, at_s=0.1 * i) for i in range(90)], slos)
+    made.stalls = stalls(0.0, 0.95)
+    kept = summarize(made, slos).summary_dict()["generator"]
+    again = run(made.records, slos)
+    assert again.summary_dict()["generator"] == {"processes": 1}  # nobody watched
+    again.loop = GeneratorLoop.from_dict(kept)
+    assert summarize(again, slos).invalid_reason == made.invalid_reason != ""
+    assert again.summary_dict()["generator"] == kept
+    assert GeneratorLoop.from_dict({"processes": 2}) is None
 
 
 def test_an_open_loop_is_judged_by_its_lag() -> None:

@@ -243,3 +243,47 @@ def test_verdict_is_json() -> None:
     text = json.dumps(verdict("ttft_p95<500ms, itl_p99<1s", [failed(0)]).as_dict())
     assert "NaN" not in text
     assert "Infinity" not in text
+
+
+def drifting(count: int = 133) -> list:
+    """First tokens from 0.3 to 0.6 s: a machine that gets slower."""
+    return [good(i, at_s=0.1 * i, ttft_s=0.3 * (1 + i / count)) for i in range(count)]
+
+
+def test_a_verdict_is_never_beside_an_interval_that_denies_it() -> None:
+    for bound in range(300, 1500, 50):
+        found = clause(f"ttft_p95<{bound}ms", drifting(), end_s=20.0)
+        if found.state == "pass":
+            assert found.estimate.value < bound / 1e3
+            assert math.isfinite(found.estimate.high)
+        if found.state == "fail":
+            assert found.estimate.value > bound / 1e3
+            assert found.estimate.low > 0
+
+
+def test_raw_counts_alone_pass_nothing_that_drifts() -> None:
+    """None of 133 requests missed 610 ms, which would do if they were independent."""
+    found = clause("ttft_p95<610ms", drifting(), end_s=20.0)
+    assert found.state == "inconclusive"
+    assert found.reason.startswith("0 of 133 samples miss the bound: needs about ")
+    assert found.reason.endswith(" more requests")
+    assert clause("ttft_p95<5s", drifting(), end_s=20.0).state == "pass"
+
+
+def test_what_is_needed_grows_with_the_nearness_of_the_bound() -> None:
+    def needed(bound_ms: int) -> int:
+        return int(clause(f"ttft_p95<{bound_ms}ms", drifting(), end_s=20.0).reason.split()[-3])
+
+    assert needed(650) > needed(800) > 0
+    near = clause("ttft_p95<586ms", drifting(), end_s=20.0)
+    assert near.state == "inconclusive"
+
+
+def test_requests_that_hang_fail_the_clause_whatever_their_order() -> None:
+    """30 of 130 in a row: hardly more than one independent event, and yet no p95 to be had."""
+    records = [good(i, at_s=0.1 * i, ttft_s=0.1) for i in range(100)]
+    records += [running(100 + i, 10.0 + 0.1 * i) for i in range(30)]
+    found = clause("ttft_p95<500ms", records, end_s=20.0)
+    assert found.state == "fail"
+    assert found.reason == ""
+    assert found.estimate.high == math.inf

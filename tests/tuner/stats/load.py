@@ -32,6 +32,15 @@ def queue_waits(arrivals_s: Floats, service_s: Floats) -> Floats:
     return waits
 
 
+def lock_step(
+    rng: np.random.Generator, rows: int, n: int, *, wave: float = 0.08, own: float = 0.02
+) -> Floats:
+    """Logs of latencies of eight clients that fell in step: waves nearly identical, plus noise."""
+    waves = wave * rng.normal(size=(rows, -(-n // 8), 1))
+    series: Floats = (waves + own * rng.normal(size=(rows, waves.shape[1], 8))).reshape(rows, -1)
+    return series[:, :n]
+
+
 def bursty_times(rng: np.random.Generator, span_s: float) -> Floats:
     """Events at 80/s and 10/s in turn, each for about a second: 45/s in the long run."""
     at_s, fast, times = 0.0, bool(rng.random() < 0.5), []
