@@ -31,6 +31,10 @@ class DemoError(Exception):
     """What went wrong, in a sentence."""
 
 
+ENGINE_NICENESS = 5
+"""The load generator shares the cores with the engine, whose threads would keep it waiting."""
+
+
 @dataclass
 class Child:
     """A process group of ours, with its log."""
@@ -56,12 +60,13 @@ class Child:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def start(name: str, command: list[str]) -> Child:
+def start(name: str, command: list[str], *, niceness: int = 0) -> Child:
     log = HOME / f"{name}.log"
     libc = ctypes.CDLL(None)
 
-    def die_with_parent() -> None:
+    def prepare() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        os.nice(niceness)
 
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -70,7 +75,7 @@ def start(name: str, command: list[str]) -> Child:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=prepare,
         )
     return Child(name, process, log)
 
@@ -143,7 +148,8 @@ def run(options: argparse.Namespace, children: list[Child]) -> int:
     say("1/3 engine: SmolLM2-135M-Instruct on this machine")
     engine = start(
         "engine", [str(BIN / "engine"), "serve", "--port", str(port), "--enable-admin",
-         "--gpu-memory-utilization-limit", "0.95"]
+         "--gpu-memory-utilization-limit", "0.95"],
+        niceness=ENGINE_NICENESS,
     )  # fmt: skip
     children.append(engine)
     wait_until_up(engine, f"{engine_url}/health", timeout_s=180)
