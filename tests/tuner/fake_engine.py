@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.tuner.fake_server import FakeServer, Reply, _json, _plain, answer, refusal
 
+ROOT = Path(__file__).parents[2]
 SGLANG_METRICS = Path(__file__).parent / "targets" / "data" / "sglang-0.5.txt"
 
 BOUNDS = {
@@ -142,6 +143,16 @@ class FakeEngine(FakeServer):
             for name, (low, high) in BOUNDS.items()
         }
         return _json(writer, 200, {"knobs": knobs})
+
+
+def program(path: Path, kind: str) -> Path:
+    """An executable that is this fake engine, its starts recorded in `starts` beside it."""
+    path.write_text(
+        f"#!/bin/sh\ncd {ROOT}\nexec {sys.executable} -m tests.tuner.fake_engine --kind {kind} "
+        f'--record {path.with_name("starts")} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
 
 
 def main(argv: list[str]) -> int:

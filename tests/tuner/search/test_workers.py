@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -60,29 +60,33 @@ def test_what_a_worker_held_that_ended_is_free_with_what_it_consisted_of(
         assert second.claim("confirm 0", [["b", 2]]) == [["a", 1]]
 
 
-def _hold_a_turn(url: str, entered: Path) -> None:
-    with open_database(url) as opened:
-        worker = Workers("s", opened.optuna_storage())
-        with worker.turn():
-            worker.claim("confirm 0", ["mine"])
-            entered.write_text(worker.me)
-            time.sleep(600)
+HOLD_A_TURN = """
+import sys, time
+from pathlib import Path
+from storage import open_database
+from tuner.search.workers import Workers
+url, entered = sys.argv[1:]
+with open_database(url) as opened:
+    worker = Workers("s", opened.optuna_storage())
+    with worker.turn():
+        worker.claim("confirm 0", ["mine"])
+        Path(entered).write_text(worker.me)
+        time.sleep(600)
+"""
 
 
 def test_kill_9_inside_a_turn_leaves_no_lock(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     entered = tmp_path / "entered"
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_hold_a_turn, args=(database_url, entered))
-    process.start()
+    process = subprocess.Popen([sys.executable, "-c", HOLD_A_TURN, database_url, str(entered)])
     deadline_s = time.monotonic() + 60
     while not (entered.exists() and entered.read_text()):
+        assert process.poll() is None
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join(30)
+    process.kill()
+    process.wait(30)
     worker = Workers("s", database.optuna_storage())
     with worker.turn():
         assert not worker.alive(entered.read_text())

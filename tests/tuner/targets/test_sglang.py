@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,25 +9,16 @@ from types import SimpleNamespace
 import pytest
 
 from storage.sources.exposition import parse_exposition
-from tests.tuner.fake_engine import SGLANG_METRICS, FakeEngine
+from tests.tuner.fake_engine import SGLANG_METRICS, FakeEngine, program
 from tuner.diagnosis.registry import SPECS, dialect_of
 from tuner.errors import UserError
 from tuner.targets import TargetOptions, open_target
 from tuner.targets.sglang import SglangTarget
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture
 def command(tmp_path: Path) -> str:
-    script = tmp_path / "sglang"
-    script.write_text(
-        f"#!/bin/sh\ncd {ROOT}\n"
-        f"exec {sys.executable} -m tests.tuner.fake_engine --kind sglang "
-        f'--record {tmp_path / "starts"} "$@"\n'
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return f"{script} launch"
+    return f"{program(tmp_path / 'sglang', 'sglang')} launch"
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.tuner.fake_engine import program
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.search.space import parse_axis
@@ -19,19 +18,10 @@ from tuner.targets.vllm import VllmTarget
 from tuner.trial import Lab, run_trial
 from tuner.workload import parse_workload
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture
 def binary(tmp_path: Path) -> Path:
-    script = tmp_path / "vllm"
-    script.write_text(
-        f"#!/bin/sh\ncd {ROOT}\n"
-        f"exec {sys.executable} -m tests.tuner.fake_engine --kind vllm "
-        f'--record {tmp_path / "starts"} "$@"\n'
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return script
+    return program(tmp_path / "vllm", "vllm")
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from storage import open_database
 from tests.tuner.cli.running import start, stop_when, tuner
-from tests.tuner.fake_engine import FakeEngine
+from tests.tuner.fake_engine import FakeEngine, program
 
 ORIGINAL = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
 FAST = [
@@ -128,11 +127,7 @@ def test_a_server_without_knobs_is_told(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_restarted_for_each_side(tmp_path: Path) -> None:
-    binary = tmp_path / "vllm"
-    binary.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -m tests.tuner.fake_engine --kind vllm "$@"'
-    )
-    binary.chmod(0o755)
+    binary = program(tmp_path / "vllm", "vllm")
     done = tuner(
         "verify", "--target", "vllm", "--vllm-binary", str(binary), "--model", "m",
         "--knob", "chunk_size=300", "--figure", "tpot_p50", "--pairs", "3", "--json", *FAST,
