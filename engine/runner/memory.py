@@ -104,9 +104,11 @@ def measure_peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
     with contextlib.suppress(OSError):  # else the peak is the whole life's: never less than true
         Path("/proc/self/clear_refs").write_text("5")  # resets the process's peak to its present
     _release_freed_memory()
-    before = _status_bytes("VmRSS")
+    before, files_before = _status_bytes("VmRSS"), _status_bytes("RssFile")
     work()
-    return max(0, _status_bytes("VmHWM") - before)
+    # Pages of libraries and model files that came (back) into memory meanwhile are no activations.
+    files = max(0, _status_bytes("RssFile") - files_before)
+    return max(0, _status_bytes("VmHWM") - before - files)
 
 
 def _release_freed_memory() -> None:

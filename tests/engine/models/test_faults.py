@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.errors import EngineConfigError
 from engine.models import config as model_config
 from engine.models import locate as locating
-from engine.models.locate import locate
+from engine.models.locate import PACKAGED_NAME, locate
 from engine.runner import ModelRunner
 from tests.engine.tiny_models import save_folder, save_gguf, tiny_model
 
@@ -44,6 +44,17 @@ def change_weights(folder: Path, **changes: torch.Tensor | None) -> None:
 
 def load(path: Path) -> ModelRunner:
     return ModelRunner(EngineConfig(model=str(path), num_kv_blocks=4).checked())
+
+
+def test_the_packaged_model_answers_to_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert locate(PACKAGED_NAME) == locate("")
+    assert locate("").stem.startswith(PACKAGED_NAME)
+    Path(PACKAGED_NAME).mkdir()  # a folder of that name is the user's own
+    with pytest.raises(EngineConfigError, match=r"the folder needs config\.json"):
+        locate(PACKAGED_NAME)
 
 
 def test_no_model_and_no_packaged_one(monkeypatch: pytest.MonkeyPatch) -> None:

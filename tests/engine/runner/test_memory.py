@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,16 @@ def test_the_peak_is_measured_not_the_end() -> None:
     peak = measure_peak_bytes(CPU, work)
     assert 90 * MIB < peak < 140 * MIB
     assert before.numel()
+
+
+def test_pages_of_files_are_no_activations(tmp_path: Path) -> None:
+    """Such as those of a library that is used for the first time, or again after a reclaim."""
+    path = tmp_path / "library"
+    path.write_bytes(b"x" * (96 * MIB))
+
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        peak = measure_peak_bytes(CPU, lambda: mapped.find(b"y") and None)
+    assert peak < 32 * MIB
 
 
 def test_activations_grow_with_the_largest_step(folder: Path) -> None:
