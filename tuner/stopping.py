@@ -10,7 +10,7 @@ ended in a steady state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tuner import figures
 from tuner.load import LoadResult
@@ -39,6 +39,34 @@ def look_error(look: int) -> float:
 
 
 @dataclass(slots=True)
+class Looks:
+    """When the next look is due. Asked twice a second on the generator's event loop, so each
+    request is looked at only until it has ended; a record keeps its place meanwhile."""
+
+    first: int
+    taken: int = 0
+    _ended: int = 0
+    _seen: int = 0
+    _running: list[int] = field(default_factory=list)
+    _next_at: float = 0.0
+
+    def due(self, records: Sequence[RequestRecord], warmup_s: float) -> bool:
+        """Whether LOOK_GROWTH as many requests as at the last look have ended after the warm-up."""
+        self._running += range(self._seen, len(records))
+        self._seen = len(records)
+        running = [place for place in self._running if records[place].state == "censored"]
+        if len(running) < len(self._running):
+            over = set(self._running) - set(running)
+            self._ended += sum(records[place].scheduled_s >= warmup_s for place in over)
+            self._running = running
+        if self._ended < max(self.first, self._next_at):
+            return False
+        self.taken += 1
+        self._next_at = self._ended * LOOK_GROWTH
+        return True
+
+
+@dataclass(slots=True)
 class StopRule:
     """Ask it with the load so far; "" means go on, else why the run may end."""
 
@@ -46,25 +74,21 @@ class StopRule:
     workload: Workload
     warmup_s: float
     price_per_hour: float | None = None
-    looks: int = 0
-    _next_at: float = FIRST_LOOK
+    looks: Looks = field(default_factory=lambda: Looks(FIRST_LOOK))
 
     def why(self, load: LoadResult) -> str:
         now_s = load.now_s()
         if not self.slos or now_s <= self.warmup_s:
             return ""
-        ended = sum(r.state != "censored" and r.scheduled_s >= self.warmup_s for r in load.records)
-        if ended < self._next_at:
+        if not self.looks.due(load.records, self.warmup_s):
             return ""
-        self.looks += 1
-        self._next_at = ended * LOOK_GROWTH
         return self._look(list(load.records), now_s)
 
     def _look(self, records: Sequence[RequestRecord], now_s: float) -> str:
         arrivals = self.workload.arrivals
         chosen = choose_window(records, arrivals, least_s=self.warmup_s, end_s=now_s)
         window_s = chosen.window_s
-        level = SATURATED_ERROR / (self.looks * (self.looks + 1))
+        level = SATURATED_ERROR / (self.looks.taken * (self.looks.taken + 1))
         saturation = saturation_of(records, arrivals, window_s, level)
         if saturation is not None:
             return f"over-saturated: {saturation}"
@@ -72,7 +96,7 @@ class StopRule:
             return ""
         settled_s = (window_s[0], all_ended_s(records, window_s))
         if all(self._decided(clause, records, window_s, settled_s) for clause in self.slos.clauses):
-            return f"every clause was decided at look {self.looks}"
+            return f"every clause was decided at look {self.looks.taken}"
         return ""
 
     def _decided(
@@ -85,7 +109,7 @@ class StopRule:
         """A pass counts only what had ended, in whole; for a miss, what runs counts as seen."""
         if clause.metric in UNDECIDABLE or (clause.metric == "error_rate" and clause.bound == 0):
             return False
-        confidence = 1 - 2 * look_error(self.looks)
+        confidence = 1 - 2 * look_error(self.looks.taken)
         for window, holds in ((settled_s, True), (window_s, False)):
             if holds and clause.stat in ("min", "max"):
                 continue  # the next request may be the first to miss it

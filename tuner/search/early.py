@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tuner.figures import RATES, Window, figure
 from tuner.load import LoadResult
@@ -18,12 +18,12 @@ from tuner.records import RequestRecord
 from tuner.search.objective import Objective
 from tuner.slo import Clause, SloSet
 from tuner.stats import Estimate
-from tuner.stopping import SATURATED_ERROR, UNDECIDABLE, all_ended_s, look_error
+from tuner.stopping import SATURATED_ERROR, UNDECIDABLE, Looks, all_ended_s, look_error
 from tuner.window import choose_window, saturation_of
 from tuner.workload import Workload
 
-FIRST_LOOK, LOOK_GROWTH = 24, 1.5
-"""Requests that have ended after the warm-up at the first look, and between looks the factor."""
+FIRST_LOOK = 24
+"""Requests that have ended after the warm-up at the first look."""
 
 UNSETTLED = 1.25
 """Factor by which a bound must be missed while there is too little to see whether the run had
@@ -43,24 +43,18 @@ class Beaten:
     """Log ratio by which two runs of one configuration may differ by noise alone."""
     price_per_hour: float | None = None
     why: str = ""
-    looks: int = 0
-    _next_at: float = FIRST_LOOK
+    looks: Looks = field(default_factory=lambda: Looks(FIRST_LOOK))
 
     def __call__(self, load: LoadResult, warmup_s: float) -> bool:
-        if load.now_s() <= warmup_s:
+        if load.now_s() <= warmup_s or not self.looks.due(load.records, warmup_s):
             return False
-        ended = sum(r.state != "censored" and r.scheduled_s >= warmup_s for r in load.records)
-        if ended < self._next_at:
-            return False
-        self.looks += 1
-        self._next_at = ended * LOOK_GROWTH
         self.why = self._look(list(load.records), warmup_s, load.now_s())
         return bool(self.why)
 
     def _look(self, records: Sequence[RequestRecord], warmup_s: float, now_s: float) -> str:
         arrivals = self.workload.arrivals
         chosen = choose_window(records, arrivals, least_s=warmup_s, end_s=now_s)
-        level = SATURATED_ERROR / (self.looks * (self.looks + 1))
+        level = SATURATED_ERROR / (self.looks.taken * (self.looks.taken + 1))
         saturation = saturation_of(records, arrivals, chosen.window_s, level)
         if saturation is not None:
             return f"over-saturated: {saturation}"
@@ -69,11 +63,11 @@ class Beaten:
         room = 1.0 if chosen.steady.reached else UNSETTLED
         for clause in self.slos.clauses:
             if self._misses(clause, records, chosen.window_s, room):
-                return f"misses {clause.text} for certain (look {self.looks})"
+                return f"misses {clause.text} for certain (look {self.looks.taken})"
         if self.objective is not None and self._worse(
             self.objective, records, chosen.window_s, room * math.exp(self.spread)
         ):
-            return f"{self.objective.key} is worse than the best so far (look {self.looks})"
+            return f"{self.objective.key} is worse than the best so far (look {self.looks.taken})"
         return ""
 
     def _misses(
@@ -103,5 +97,5 @@ class Beaten:
             window = (window[0], all_ended_s(records, window))
         return figure(
             records, window, key, self.slos,
-            price_per_hour=self.price_per_hour, confidence=1 - 2 * look_error(self.looks),
+            price_per_hour=self.price_per_hour, confidence=1 - 2 * look_error(self.looks.taken),
         )  # fmt: skip

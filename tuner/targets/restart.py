@@ -8,6 +8,7 @@ restarts only for another configuration, so that several loads per start cost on
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ class Start:
     knobs: tuple[str, ...] = ()
 
 
-class RestartTarget:
+class RestartTarget(ABC):
     """What a subclass adds: kind, its command line, and where it tells of itself."""
 
     kind: str
@@ -64,6 +65,7 @@ class RestartTarget:
 
     def start(self) -> None:
         """Nothing yet: the first apply starts the first configuration, not the default."""
+        return
 
     def stop(self) -> None:
         if self._process is not None:
@@ -114,9 +116,9 @@ class RestartTarget:
 
     reset_path = "/reset_prefix_cache"
 
+    @abstractmethod
     def command(self, port: int) -> list[str]:
         """The command line up to the knobs' flags."""
-        raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
         return {}

@@ -56,7 +56,7 @@ def test_goes_on_while_one_clause_is_open(slo: str) -> None:
 def test_never_before_the_warm_up_has_ended() -> None:
     early = rule("ttft_p95<500ms", warmup_s=20.0)
     assert early.why(Stopped(steady(400), 20.0)) == ""
-    assert early.looks == 0
+    assert early.looks.taken == 0
 
 
 def test_never_while_the_run_has_not_settled() -> None:
@@ -76,7 +76,7 @@ def test_looks_are_few() -> None:
     records = steady(2000)
     for count in range(20, 2000, 10):
         asked.why(Stopped(records[:count], count / 20))
-    assert 5 <= asked.looks <= 8
+    assert 5 <= asked.looks.taken <= 8
 
 
 def test_over_saturation_ends_a_run() -> None:
