@@ -101,9 +101,9 @@ def measure_peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
         work()
         torch.cuda.synchronize(device)
         return int(torch.cuda.max_memory_allocated(device) - before)
+    _release_freed_memory()  # first, or what it hands back would stand in the peak
     with contextlib.suppress(OSError):  # else the peak is the whole life's: never less than true
         Path("/proc/self/clear_refs").write_text("5")  # resets the process's peak to its present
-    _release_freed_memory()
     before, files_before = _status_bytes("VmRSS"), _status_bytes("RssFile")
     work()
     # Pages of libraries and model files that came (back) into memory meanwhile are no activations.

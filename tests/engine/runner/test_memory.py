@@ -100,6 +100,15 @@ def test_the_peak_is_measured_not_the_end() -> None:
     assert before.numel()
 
 
+def test_what_was_freed_before_is_no_activation() -> None:
+    """The allocator keeps freed memory: handed back just before, it is not in the peak."""
+    freed = [bytes(60_000) for _ in range(2000)]  # 114 MiB in pieces that stay in the heap
+    pin = bytes(60_000)
+    del freed
+    assert measure_peak_bytes(CPU, lambda: None) < 32 * MIB
+    assert pin
+
+
 def test_pages_of_files_are_no_activations(tmp_path: Path) -> None:
     """Such as those of a library that is used for the first time, or again after a reclaim."""
     path = tmp_path / "library"
