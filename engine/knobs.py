@@ -17,7 +17,8 @@ class Knob:
     engine changes it while running; engine_flag, vllm_flag and sglang_flag are the names of the
     flag, None where that server has none. sglang_inverts: its flag switches off what the knob
     switches on. A default "auto" is one the server works out; choices are the usual words, others
-    are handed through.
+    are handed through. changes_answers: the model computes with other numbers, so its accuracy is
+    to be measured anew.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Knob:
     vllm_flag: str | None = None
     sglang_flag: str | None = None
     sglang_inverts: bool = False
+    changes_answers: bool = False
 
 
 _TABLE = (
@@ -80,19 +82,21 @@ _TABLE = (
     ),
     Knob(
         name="dtype", kind="choice", unit="", default_cpu="auto", default_cuda="auto", live=False,
-        choices=("auto", "bfloat16", "float16", "float32"),
+        changes_answers=True, choices=("auto", "bfloat16", "float16", "float32"),
         engine_flag="--dtype", vllm_flag="--dtype", sglang_flag="--dtype",
         trades="narrower numbers: weights and KV take less memory and bandwidth, accuracy may fall",
     ),
     Knob(
         name="quantization", kind="choice", unit="", default_cpu="auto", default_cuda="auto",
-        live=False, choices=("auto", "fp8", "awq", "gptq", "bitsandbytes"),
+        live=False, changes_answers=True,
+        choices=("auto", "fp8", "awq", "gptq", "bitsandbytes"),
         engine_flag=None, vllm_flag="--quantization", sglang_flag="--quantization",
         trades="fewer bits per weight: memory and bandwidth saved; accuracy must be checked",
     ),
     Knob(
         name="kv_cache_dtype", kind="choice", unit="", default_cpu="auto", default_cuda="auto",
-        live=False, choices=("auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"),
+        live=False, changes_answers=True,
+        choices=("auto", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2"),
         engine_flag=None, vllm_flag="--kv-cache-dtype", sglang_flag="--kv-cache-dtype",
         trades="fp8 halves the KV bytes per token, so twice the tokens fit; accuracy may fall",
     ),

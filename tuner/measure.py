@@ -53,7 +53,8 @@ class Measurement:
     chosen: why this window; None for records that came with theirs. run_ends_s: where one of
     several pooled runs ends and the next begins. saturation: more was offered than served.
     stalls: of the generator's event loops, None where they were not watched; loop is what a stored
-    run has kept of them. ended_why: what ended the run before its time.
+    run has kept of them. ended_why: what ended the run before its time. accuracy: of a quality
+    check on the same server, None where there was none.
     """
 
     endpoint: Endpoint
@@ -76,6 +77,7 @@ class Measurement:
     loop: GeneratorLoop | None = None
     processes: int = 1
     ended_why: str = ""
+    accuracy: Estimate | None = None
 
     @property
     def duration_s(self) -> float:
@@ -235,6 +237,8 @@ def summarize(
     made.summary = figures.summary(
         made.records, made.window_s, slos or SloSet(), made.price_per_hour, made.run_ends_s, noise
     )
+    if made.accuracy is not None:
+        made.summary["accuracy"] = made.accuracy
     if not made.run_ends_s:  # pooled runs keep that of the one that showed it
         made.saturation = saturation_of(made.records, made.workload.arrivals, made.window_s)
     made.notes = notes(made)

@@ -16,11 +16,12 @@ from storage.rows import FailureKind, MeasurementState, Stage
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.load import LoadResult
-from tuner.measure import Measurement
+from tuner.measure import Measurement, summarize
 from tuner.progress import Progress
 from tuner.slo import SloSet, Verdict, judge
 from tuner.slo.judge import MARGIN_LIMIT
-from tuner.targets.base import Setting, Target, TargetError
+from tuner.stats import Estimate
+from tuner.targets.base import Config, Setting, Target, TargetError
 from tuner.targets.process import classify
 from tuner.workload import Workload
 
@@ -58,7 +59,8 @@ class Measure(Protocol):
 class Lab:
     """What every trial of a study shares: the target, the load, the judge, the instrument.
 
-    price_per_hour: of the server, for cost_per_mtok.
+    price_per_hour: of the server, for cost_per_mtok. quality: its accuracy under a configuration,
+    where the study checks it.
     """
 
     target: Target
@@ -70,6 +72,7 @@ class Lab:
     on_progress: Callable[[Progress], None] | None = None
     clock: Callable[[], float] = time.time
     price_per_hour: float | None = None
+    quality: Callable[[Endpoint, Config], Estimate] | None = None
 
 
 @dataclass(slots=True)
@@ -175,6 +178,9 @@ def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decid
     )
     if early_end is not None and early_end.why:
         made.ended_why = early_end.why
+    if lab.quality is not None:
+        made.accuracy = lab.quality(lab.target.endpoint, outcome.config)
+        summarize(made, lab.slos)
     lab.target.verify()
     outcome.measurement = made
     outcome.verdict = judge(lab.slos, made)

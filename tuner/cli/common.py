@@ -11,12 +11,15 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
+    from tuner.quality import Task
     from tuner.server_side import PrometheusTarget
+    from tuner.slo import SloSet
 
 EXIT_DONE = 0
 EXIT_ANSWER_IS_NO = 1
@@ -121,6 +124,24 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print the result as JSON")
     group.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def check_measurable(slos: SloSet, *, quality: bool, price: bool) -> None:
+    """Clauses that the options leave without a figure: told before the load, not after it."""
+    metrics = {clause.metric for clause in slos.clauses}
+    if "accuracy" in metrics and not quality:
+        raise UserError("--slo names accuracy: give the tasks that measure it with --quality FILE")
+    if "cost_per_mtok" in metrics and not price:
+        raise UserError("--slo names cost_per_mtok: give --price-per-hour")
+
+
+def task_from(path: str | None) -> Task | None:
+    """What --quality FILE holds. Raises UserError."""
+    if path is None:
+        return None
+    from tuner.quality import read_task
+
+    return read_task(Path(path))
 
 
 def print_json(value: Any) -> None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from storage import Database, Study
 from tuner.calibrate import DEFAULT_WORKLOAD
+from tuner.cli.common import check_measurable, task_from
 from tuner.cli.invocation import study_name
 from tuner.errors import UserError
+from tuner.quality import Task
 from tuner.search.budget import Budget, parse_budget
 from tuner.search.capacity import Capacity
 from tuner.search.each_load import EachLoad
@@ -34,7 +37,8 @@ DEFAULT_BUDGET = "10m"
 
 @dataclass(slots=True)
 class Request:
-    """What is asked for. loads: at least one; resumed: the stored study of that name."""
+    """What is asked for. loads: at least one; quality: the file of task; resumed: the stored study
+    of that name."""
 
     slos: SloSet
     objectives: tuple[Objective, ...]
@@ -48,6 +52,8 @@ class Request:
     constraints: list[str]
     calibrate: bool
     name: str
+    quality: str | None
+    task: Task | None
     resumed: Study | None
 
     @property
@@ -73,6 +79,7 @@ class Request:
         return {
             "objectives": [str(objective) for objective in self.objectives],
             "price_per_hour": self.price_per_hour,
+            "quality": self.quality,
         }
 
     def stored_loads(self) -> dict[str, Any]:
@@ -87,6 +94,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
     stored: dict[str, Any] = (study.budget or {}) if study is not None else {}
     space: dict[str, Any] = (study.space or {}) if study is not None else {}
     price = args.price_per_hour if args.price_per_hour is not None else space.get("price_per_hour")
+    quality = str(Path(args.quality).resolve()) if args.quality else space.get("quality")
     request = Request(
         slos=parse_slos(args.slo or ([study.slos] if study is not None and study.slos else [])),
         objectives=_objectives(args, study, price),
@@ -100,6 +108,8 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
         constraints=args.constraint or list(space.get("constraints", [])),
         calibrate=args.calibrate and study is None,
         name=args.study or study_name("optimize"),
+        quality=quality,
+        task=task_from(quality),
         resumed=study,
     )
     _check(request)
@@ -134,7 +144,12 @@ def _loads(args: argparse.Namespace, study: Study | None) -> tuple[Workload, ...
 
 
 def _check(request: Request) -> None:
-    """Options that contradict each other."""
+    """Options that contradict each other, or lack one that another needs."""
+    check_measurable(
+        request.slos,
+        quality=request.quality is not None,
+        price=request.price_per_hour is not None,
+    )
     if len(request.loads) > 1 and request.calibrate:
         raise UserError("--calibrate sizes one load: give one --workload, or sized ones without it")
     if request.objectives[0].key != CAPACITY:

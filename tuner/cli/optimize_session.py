@@ -17,6 +17,7 @@ from tuner.cli.invocation import command_text, resume_text
 from tuner.cli.narrate import Narrator
 from tuner.cli.optimize_request import Request
 from tuner.measure import measure
+from tuner.quality.check import check_of
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.words import load_text
 from tuner.search.budget import Plan, plan
@@ -108,6 +109,7 @@ class Sitting:
             self.target, self.request.loads[0], self.request.slos, measure,
             self.plan.window_s, self.plan.warmup_s, narrator.progress,
             price_per_hour=self.request.price_per_hour,
+            quality=check_of(self.request.task, self.ledger.outcomes),
         )  # fmt: skip
         proposer = Proposer(
             self.space, self.goal, sampler_name=self.args.sampler,

@@ -14,7 +14,7 @@ import orjson
 
 from storage.errors import StorageError
 from storage.rows import MeasurementState
-from tuner.cli.common import print_json, prometheus_from
+from tuner.cli.common import check_measurable, print_json, prometheus_from, task_from
 from tuner.cli.invocation import command_text
 from tuner.cli.targets import target_from
 from tuner.endpoint import Endpoint, base_url
@@ -27,6 +27,7 @@ from tuner.measure import (
     MeasurementInterrupted,
     Sending,
     measure,
+    summarize,
 )
 from tuner.report.bench import bench_lines
 from tuner.report.live import LiveView
@@ -92,7 +93,7 @@ def _checked(args: argparse.Namespace) -> Plan:
     slos = parse_slos(args.slo)
     if args.until_decided and not slos:
         raise UserError("--until-decided needs an --slo to decide")
-    _check_measurable(args, slos)
+    check_measurable(slos, quality=args.quality is not None, price=args.price_per_hour is not None)
     pause_s = args.token_timeout and parse_duration_s(args.token_timeout, "--token-timeout")
     sending = Sending(
         request_timeout_s=parse_duration_s(args.request_timeout, "--request-timeout"),
@@ -104,17 +105,9 @@ def _checked(args: argparse.Namespace) -> Plan:
     return Plan(
         slos, parse_workload(args.workload),
         parse_duration_s(args.duration, "--duration"),
-        parse_duration_s(args.warmup, "--warmup", zero_allowed=True), sending, _task(args),
+        parse_duration_s(args.warmup, "--warmup", zero_allowed=True), sending,
+        task_from(args.quality),
     )  # fmt: skip
-
-
-def _check_measurable(args: argparse.Namespace, slos: SloSet) -> None:
-    """Clauses that the options leave without a figure: told before the load, not after it."""
-    metrics = {clause.metric for clause in slos.clauses}
-    if "accuracy" in metrics and args.quality is None:
-        raise UserError("--slo names accuracy: give the tasks that measure it with --quality FILE")
-    if "cost_per_mtok" in metrics and args.price_per_hour is None:
-        raise UserError("--slo names cost_per_mtok: give --price-per-hour")
 
 
 def _extra_body(text: str | None) -> dict[str, Any] | None:
@@ -127,14 +120,6 @@ def _extra_body(text: str | None) -> dict[str, Any] | None:
     if not isinstance(body, dict):
         raise UserError(f"--extra-body {text[:80]!r} must be a JSON object, {{…}}")
     return body
-
-
-def _task(args: argparse.Namespace) -> Task | None:
-    if args.quality is None:
-        return None
-    from tuner.quality import read_task
-
-    return read_task(Path(args.quality))
 
 
 @contextlib.contextmanager
@@ -175,22 +160,22 @@ def _measured(args: argparse.Namespace, plan: Plan, endpoint: Endpoint) -> Measu
             prometheus=prometheus, on_progress=view.update,
             stop_when_decided=args.until_decided,
         )  # fmt: skip
-    return _with_accuracy(made, plan.task) if plan.task is not None else made
+    return _with_accuracy(made, plan.task, plan.slos) if plan.task is not None else made
 
 
-def _with_accuracy(made: Measurement, task: Task) -> Measurement:
+def _with_accuracy(made: Measurement, task: Task, slos: SloSet) -> Measurement:
     """Its questions come last: the load's figures are kept, however they end."""
     from tuner.quality import quality_estimate
 
     try:
-        made.summary["accuracy"] = quality_estimate(made.endpoint, task)
+        made.accuracy = quality_estimate(made.endpoint, task)
     except KeyboardInterrupt:
         made.ended_why = "interrupted during the quality check; the load was measured whole"
         raise MeasurementInterrupted(made) from None
     except UserError as error:
         made.ended_why = f"the quality check failed: {error}"
         raise MeasurementBrokenError(str(error), made) from error
-    return made
+    return summarize(made, slos)
 
 
 def _conclude(
@@ -212,7 +197,7 @@ def _concluded(
     database: Database | None,
     state: MeasurementState | None,
 ) -> VerdictState:
-    verdict = judge(plan.slos, made, accuracy=made.summary.get("accuracy"))
+    verdict = judge(plan.slos, made)
     run = from_measurement(made, verdict, str(plan.slos), command_text())
     if state is not None or run.state == "failed":
         why = made.ended_why or run.failure_reason

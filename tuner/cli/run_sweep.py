@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import Any
 
 from storage import Database, Study, open_database
@@ -16,6 +17,7 @@ from tuner.cli.sweep_request import Request, read_request
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
+from tuner.quality.check import check_of
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines
 from tuner.report.words import load_text
 from tuner.search.budget import Budget, plan
@@ -98,6 +100,8 @@ class _Sitting:
         self.ledger = StudyLedger(
             self.database, self.study, self.request.slos, self.request.loads[0]
         )
+        check = check_of(self.request.task, self.ledger.outcomes)
+        self.lab = replace(self.lab, quality=check)
         state = "failed"
         try:
             lines = lines or self._diagnosed()

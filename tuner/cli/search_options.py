@@ -18,7 +18,7 @@ def add_knob_option(group: argparse._ArgumentGroup, *, required: bool) -> None:
 
 
 def add_measuring_options(group: argparse._ArgumentGroup) -> None:
-    """--duration, --warmup."""
+    """--duration, --warmup, --quality."""
     group.add_argument(
         "--duration",
         metavar="TIME",
@@ -26,6 +26,12 @@ def add_measuring_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--warmup", metavar="TIME", help="load before the window opens, e.g. 3s (default: fitted)"
+    )
+    group.add_argument(
+        "--quality",
+        metavar="FILE",
+        help="tasks put to each configuration that may answer differently, for an accuracy SLO "
+        "(docs/quality.md)",
     )
 
 

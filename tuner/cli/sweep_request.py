@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from storage import Database, Study
+from tuner.cli.common import check_measurable, task_from
 from tuner.cli.invocation import study_name
 from tuner.cli.sweep import DEFAULT_POINTS
 from tuner.errors import UserError
+from tuner.quality import Task
 from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S
 from tuner.search.knob_text import knob_name, names_of
 from tuner.search.sweep import LOAD_KNOBS
@@ -25,7 +28,7 @@ from tuner.workload import Workload, parse_workload
 @dataclass(slots=True)
 class Request:
     """What is asked for. server_knobs and load_knobs: --knob texts by what they turn; both empty:
-    the diagnosis of the baseline says which."""
+    the diagnosis of the baseline says which. quality: the file of task."""
 
     slos: SloSet
     loads: tuple[Workload, ...]
@@ -38,6 +41,8 @@ class Request:
     warmup_s: float
     seed: int
     name: str
+    quality: str | None = None
+    task: Task | None = None
     resumed: Study | None = None
 
     @property
@@ -51,6 +56,7 @@ class Request:
         return {
             "points": self.points, "repeat": self.repeat,
             "window_s": self.window_s, "warmup_s": self.warmup_s,
+            "quality": self.quality,
         }  # fmt: skip
 
     def stored_loads(self) -> dict[str, Any]:
@@ -61,8 +67,12 @@ class Request:
 def read_request(args: argparse.Namespace, database: Database) -> Request:
     """Options, and what a study of that name has stored. Raises UserError."""
     study = database.get_study(args.study) if args.study else None
-    if study is None:
-        return _fresh(args)
+    request = _fresh(args) if study is None else _resumed(args, study)
+    check_measurable(request.slos, quality=request.quality is not None, price=False)
+    return request
+
+
+def _resumed(args: argparse.Namespace, study: Study) -> Request:
     kept: dict[str, Any] = study.budget or {}
     space: dict[str, Any] = study.space or {}
     if "points" not in kept or "load_knobs" not in space:
@@ -70,6 +80,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
     for flag, value in (
         ("--knob", args.knob), ("--workload", args.workload), ("--constraint", args.constraint),
         ("--points", args.points), ("--duration", args.duration), ("--warmup", args.warmup),
+        ("--quality", args.quality),
     ):  # fmt: skip
         if value:
             raise UserError(
@@ -89,6 +100,8 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
         warmup_s=float(kept["warmup_s"]),
         seed=study.seed or 0,
         name=study.name,
+        quality=kept.get("quality"),
+        task=task_from(kept.get("quality")),
         resumed=study,
     )
 
@@ -97,6 +110,7 @@ def _fresh(args: argparse.Namespace) -> Request:
     load_knobs = [text for text in args.knob if knob_name(text) in LOAD_KNOBS]
     server_knobs = [text for text in args.knob if text not in load_knobs]
     names_of(server_knobs)
+    quality = str(Path(args.quality).resolve()) if args.quality else None
     window_s, warmup_s = DEFAULT_WINDOW_S, DEFAULT_WARMUP_S
     if args.duration is not None:
         window_s = parse_duration_s(args.duration, "--duration")
@@ -114,6 +128,8 @@ def _fresh(args: argparse.Namespace) -> Request:
         warmup_s=warmup_s,
         seed=args.seed,
         name=args.study or study_name("sweep"),
+        quality=quality,
+        task=task_from(quality),
     )
 
 

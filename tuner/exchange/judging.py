@@ -51,10 +51,7 @@ def judged(runs: Sequence[Run], slos: SloSet, price_per_hour: float | None = Non
     unknown = {metric: why for run in runs for metric, why in run.unknown.items()}
     made = [measurement(run, slos, price_per_hour) for run in runs]
     if len(made) == 1:
-        accuracy = runs[0].figures.get("accuracy")  # of a quality check: no request's record has it
-        verdict = known_verdict(judge(slos, made[0], accuracy=accuracy), unknown)
-        extra = {"accuracy": accuracy} if accuracy is not None else {}
-        return Judged({**made[0].summary, **extra}, verdict, 1)
+        return Judged(made[0].summary, known_verdict(judge(slos, made[0]), unknown), 1)
     outcomes = [
         Outcome("bench", {}, one.seed, one.began_unix_s, "ok", measurement=one) for one in made
     ]
@@ -103,6 +100,7 @@ def _bare(run: Run, price_per_hour: float | None) -> Measurement:
         lag_p99_s=run.lag_p99_s,
         server=ServerSide.from_dict(run.server),
         price_per_hour=price_per_hour,
+        accuracy=run.figures.get("accuracy"),  # no request's record has it
     )
 
 

@@ -142,7 +142,7 @@ def quality_estimate(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     on_item: OnItem | None = None,
 ) -> Estimate:
-    """The accuracy alone, for judge(…, accuracy=…). Raises UserError."""
+    """The accuracy alone, as a Measurement holds it. Raises UserError."""
     result = run_task(
         endpoint, task, concurrency=concurrency, timeout_s=timeout_s, on_item=on_item
     )  # fmt: skip

@@ -18,6 +18,7 @@ from tuner.measure import Measurement, summarize
 from tuner.records import from_columns, to_columns
 from tuner.server_side import ServerSide
 from tuner.slo import SloSet, judge
+from tuner.stats import Estimate
 from tuner.trial import Outcome
 from tuner.workload import Workload
 
@@ -127,6 +128,7 @@ def rebuilt(
 ) -> Measurement:
     """A stored measurement from its raw records, summarised under slos. StorageError."""
     summary = row.summary or {}
+    accuracy = (summary.get("figures") or {}).get("accuracy")
     start_s, end_s = summary["window_s"]
     made = Measurement(
         endpoint=Endpoint(""),
@@ -140,6 +142,7 @@ def rebuilt(
         price_per_hour=price_per_hour,
         ended_why=str(summary.get("ended_why") or ""),
         loop=GeneratorLoop.from_dict(summary.get("generator")),
+        accuracy=None if accuracy is None else Estimate.from_dict(accuracy),
     )
     return summarize(made, slos)
 

@@ -96,6 +96,7 @@ def _joined(
         stalls=None,
         loop=_busiest([one.generator for one in made]),
         server=together([one.server for one in made]),
+        accuracy=next((one.accuracy for one in made if one.accuracy is not None), None),
     )
     return summarize(whole, slos, noise)
 

@@ -87,7 +87,6 @@ class _Case:
     slos: SloSet
     made: Measurement
     price_per_hour: float | None
-    accuracy: Estimate | None
     noise: Mapping[str, RunNoise]
     confidence: float
 
@@ -105,17 +104,16 @@ def judge(
     made: Measurement,
     *,
     price_per_hour: float | None = None,
-    accuracy: Estimate | None = None,
     noise: Mapping[str, RunNoise] | None = None,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
     """The verdict on a measurement; without clauses a run with one good answer passes.
 
-    price_per_hour overrides the measurement's own; accuracy is the share of a quality check. noise:
-    between runs, by clause key, as a study knows it (tuner.stats.run_noises). confidence: of the
-    verdict; the estimates shown have intervals of 95 %.
+    price_per_hour overrides the measurement's own. noise: between runs, by clause key, as a study
+    knows it (tuner.stats.run_noises). confidence: of the verdict; the estimates shown have
+    intervals of 95 %.
     """
-    case = _Case(slos, made, price_per_hour, accuracy, noise or {}, confidence)
+    case = _Case(slos, made, price_per_hour, noise or {}, confidence)
     clauses = tuple(_judge_clause(clause, case) for clause in slos.clauses)
     states = {clause.state for clause in clauses}
     if made.counts.get("sent", 0) and not made.counts["ok"] and not made.counts["censored"]:
@@ -134,7 +132,7 @@ def _judge_clause(clause: Clause, case: _Case) -> ClauseVerdict:
         return _judge_queue(clause, case.made)
     if clause.metric == "accuracy":
         missing = Estimate.missing("share", "accuracy was not measured: --quality")
-        return by_interval(clause, case.accuracy or missing)
+        return by_interval(clause, case.made.accuracy or missing)
     estimate = case.estimate(clause)
     if clause.quantile is not None and estimate.measured:
         return _judge_percentile(clause, clause.quantile, case, estimate)
