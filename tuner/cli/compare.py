@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: B is not shown to be worse in a figure that decides; 1: it is."""
-    from tuner.comparison import compare_runs
     from tuner.exchange.find import Runs, aligned
+    from tuner.figures.comparison import compare_runs
     from tuner.report.compare import (
         Compared,
         compare_dict,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from storage.rows import Stage
 from tuner.cli.common import ProgressLine
-from tuner.progress import Progress
+from tuner.measure.progress import Progress
 from tuner.report.flags import config_text
 from tuner.report.words import VERDICTS
 from tuner.search.decide import Config
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
+from tuner.search.trial import Outcome
 from tuner.slo import SloSet
-from tuner.trial import Outcome
 from tuner.units import show
 
 

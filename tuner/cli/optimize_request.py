@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from storage import Database, Study
-from tuner.calibrate import DEFAULT_WORKLOAD
 from tuner.cli.common import check_measurable, task_from
 from tuner.cli.invocation import study_name
 from tuner.errors import UserError
 from tuner.quality import Task
 from tuner.search.budget import Budget, parse_budget
+from tuner.search.calibrate import DEFAULT_WORKLOAD
 from tuner.search.capacity import Capacity
 from tuner.search.each_load import EachLoad
 from tuner.search.goal import Goal

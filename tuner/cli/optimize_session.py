@@ -11,7 +11,6 @@ import time
 from typing import Any
 
 from storage import Database, Study
-from tuner.calibrate import Calibration
 from tuner.cli.common import ProgressLine, print_json
 from tuner.cli.invocation import command_text, resume_text
 from tuner.cli.narrate import Narrator
@@ -21,6 +20,7 @@ from tuner.quality.check import check_of
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.words import load_text
 from tuner.search.budget import Plan, plan
+from tuner.search.calibrate import Calibration
 from tuner.search.candidates import closest
 from tuner.search.decide import Config, Decision
 from tuner.search.ledger import StudyLedger
@@ -30,10 +30,10 @@ from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
 from tuner.search.ruled_out import arithmetic
 from tuner.search.space import Space
+from tuner.search.trial import Lab
 from tuner.search.trials import number_of, trials_of
 from tuner.search.workers import Workers
 from tuner.targets import Target
-from tuner.trial import Lab
 from tuner.units import count_text
 
 PROBES = 4

@@ -20,7 +20,6 @@ from tuner.cli.targets import target_from
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
 from tuner.exchange.run import Run, from_measurement, store
-from tuner.held_back import held_back
 from tuner.measure import (
     Measurement,
     MeasurementBrokenError,
@@ -29,6 +28,7 @@ from tuner.measure import (
     measure,
     summarize,
 )
+from tuner.measure.held_back import held_back
 from tuner.report.bench import bench_lines
 from tuner.report.live import LiveView
 from tuner.server_side import crosscheck, prometheus_problem

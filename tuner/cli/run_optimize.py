@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 
 from storage import Database, open_database
-from tuner.calibrate import Calibration, calibrate, load_dial, prompt_dial
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine
 from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.optimize_session import Sitting
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
+from tuner.search.calibrate import Calibration, calibrate, load_dial, prompt_dial
 from tuner.search.decide import Config
 from tuner.search.objective import CAPACITY
 from tuner.search.space import Space, joint_space, useful_limits

@@ -38,10 +38,10 @@ from tuner.search.sweep import (
     points_of,
     sweep,
 )  # fmt: skip
+from tuner.search.trial import Lab, run_trial
 from tuner.slo import parse_slos
 from tuner.targets import Target, TargetError
 from tuner.targets.base import KnobRange
-from tuner.trial import Lab, run_trial
 from tuner.units import count_text
 
 _LOAD_RANGE = {

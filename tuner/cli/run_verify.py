@@ -13,7 +13,7 @@ from tuner.cli.invocation import command_text, study_name
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
-from tuner.progress import Progress
+from tuner.measure.progress import Progress
 from tuner.report.flags import config_text
 from tuner.report.optimize import result_dict
 from tuner.report.verify import history_lines, realised_dict, side_effect_dict, verify_lines
@@ -24,9 +24,9 @@ from tuner.search.each_load import EachLoad
 from tuner.search.ledger import StudyLedger
 from tuner.search.levels import LOOKS, MAX_ROUNDS
 from tuner.search.objective import Objective
+from tuner.search.trial import Lab, Outcome
 from tuner.slo import SloSet, parse_slos
 from tuner.targets import Target, TargetError
-from tuner.trial import Lab, Outcome
 from tuner.units import parse_duration_s, show
 from tuner.verify.history import records
 from tuner.verify.predict import Prediction

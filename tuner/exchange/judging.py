@@ -17,12 +17,11 @@ from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.exchange.run import Columns, Run
 from tuner.measure import Measurement, summarize
-from tuner.search.pool import pool
 from tuner.server_side import ServerSide
 from tuner.slo import SloSet, Verdict, judge, parse_slos
 from tuner.slo.judge import by_interval
+from tuner.slo.pooled import pool_runs
 from tuner.stats.estimate import Estimate
-from tuner.trial import Outcome
 from tuner.workload import Workload, parse_workload
 
 
@@ -52,12 +51,7 @@ def judged(runs: Sequence[Run], slos: SloSet, price_per_hour: float | None = Non
     made = [measurement(run, slos, price_per_hour) for run in runs]
     if len(made) == 1:
         return Judged(made[0].summary, known_verdict(judge(slos, made[0]), unknown), 1)
-    outcomes = [
-        Outcome("bench", {}, one.seed, one.began_unix_s, "ok", measurement=one) for one in made
-    ]
-    pooled = pool(outcomes, slos)
-    if pooled is None:
-        raise ValueError("nothing to judge")
+    pooled = pool_runs(made, slos)
     verdict = known_verdict(pooled.verdict, unknown)
     return Judged(known_only(pooled.summary, unknown), verdict, pooled.runs)
 

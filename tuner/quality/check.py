@@ -14,9 +14,9 @@ from engine.knobs import KNOBS
 from tuner.endpoint import Endpoint
 from tuner.quality.run import quality_estimate
 from tuner.quality.task import Task
+from tuner.search.trial import Outcome
 from tuner.stats import Estimate
 from tuner.targets.base import Config, Setting
-from tuner.trial import Outcome
 
 Answers = frozenset[tuple[str, Setting]]
 """The settings of a configuration that its answers depend on."""

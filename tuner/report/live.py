@@ -12,7 +12,7 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from tuner.progress import Progress, Recent
+from tuner.measure.progress import Progress, Recent
 from tuner.units import show
 
 if TYPE_CHECKING:

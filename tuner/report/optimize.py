@@ -19,12 +19,12 @@ from tuner.search.goal import Goal
 from tuner.search.levels import LOOKS
 from tuner.search.noise import noise_of
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled
+from tuner.search.trial import Outcome
 from tuner.search.trials import of_config, trials_of
+from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison
 from tuner.targets.base import setting_text
 from tuner.targets.flags import DIALECTS
-from tuner.trial import Outcome
 from tuner.units import count_text, show
 
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")

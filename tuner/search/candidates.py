@@ -10,8 +10,8 @@ from tuner.search.front import front_of, spread_out
 from tuner.search.goal import Goal, is_complete, is_whole
 from tuner.search.noise import noise_of
 from tuner.search.space import Space
+from tuner.search.trial import Outcome, worst_margin
 from tuner.search.trials import Config, Trial, distinct, number_of, of_config
-from tuner.trial import Outcome, worst_margin
 
 SWEEPS = (
     ("chunk_size", 0.5), ("chunk_size", 0.25), ("max_num_seqs", 0.66), ("chunk_size", 0.75),

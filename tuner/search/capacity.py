@@ -18,12 +18,13 @@ from storage.rows import Stage
 from tuner.search.each_load import paired
 from tuner.search.goal import Reading, no_result
 from tuner.search.objective import CAPACITY, Objective
-from tuner.search.pool import Pooled, pool
+from tuner.search.pool import pool
+from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial, of_config
 from tuner.slo import SloSet, Verdict, VerdictState
+from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison, Estimate, compare_rates
 from tuner.stats.compare import judged
-from tuner.trial import Outcome
 from tuner.workload import Workload
 
 RESOLUTION = 1.1

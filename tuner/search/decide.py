@@ -15,11 +15,11 @@ from typing import Literal
 from tuner.search.goal import Goal
 from tuner.search.levels import LOOKS, looked_at, shared_confidence
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled
+from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial, distinct, of_config, trials_of
 from tuner.slo import Verdict
+from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison
-from tuner.trial import Outcome
 from tuner.units import count_text
 
 __all__ = ["Answer", "Config", "Decision", "Standing", "decide", "pooled_baseline", "standing"]

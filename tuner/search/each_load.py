@@ -15,13 +15,14 @@ import numpy as np
 from storage.rows import Stage
 from tuner.search.goal import Reading, no_result
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled, noise_of, pool
+from tuner.search.pool import noise_of, pool
+from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial
 from tuner.slo import SloSet, Verdict, VerdictState
+from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison, Estimate, RunNoise, compare_rates, run_noise
 from tuner.stats.compare import Outcome as Result
 from tuner.stats.runs import FEWEST_DEGREES
-from tuner.trial import Outcome
 from tuner.workload import Workload
 
 

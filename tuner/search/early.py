@@ -1,9 +1,9 @@
 """When a trial of the search may end before its time: it cannot be the answer any more.
 
 Either an SLO is missed for certain, or the objective is worse than the best configuration's beyond
-doubt. Nothing is ever ended for being good: what is good needs its whole window. Looks spend
-tuner.stopping's error (each later one less), none before the warm-up is over. What was learned
-stays: such a trial is a finished one with its figures and intervals.
+doubt. Nothing is ever ended for being good: what is good needs its whole window. Looks spend the
+error of tuner.measure.stopping (each later one less), none before the warm-up is over. What was
+learned stays: such a trial is a finished one with its figures and intervals.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from tuner.figures import RATES, Window, figure
 from tuner.load import LoadResult
+from tuner.measure.stopping import SATURATED_ERROR, UNDECIDABLE, Looks, all_ended_s, look_error
+from tuner.measure.window import choose_window, saturation_of
 from tuner.records import RequestRecord
 from tuner.search.objective import Objective
 from tuner.slo import Clause, SloSet
 from tuner.stats import Estimate
-from tuner.stopping import SATURATED_ERROR, UNDECIDABLE, Looks, all_ended_s, look_error
-from tuner.window import choose_window, saturation_of
 from tuner.workload import Workload
 
 FIRST_LOOK = 24

@@ -13,8 +13,8 @@ from tuner.search.goal import is_complete
 from tuner.search.noise import exhausted
 from tuner.search.proposals import Proposal
 from tuner.search.session import FAILURE_LIMIT, POLL_S, Search, failing, measure
+from tuner.search.trial import Outcome
 from tuner.search.trials import Trial, explored
-from tuner.trial import Outcome
 
 EXPLORE_SEEDS = BASELINES + 1
 """Seeds of explored trials start here: beyond every baseline's."""

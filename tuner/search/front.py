@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tuner.search.goal import Goal
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled
 from tuner.search.trials import Config, Trial, distinct, of_config
+from tuner.slo.pooled import Pooled
 
 
 @dataclass(frozen=True, slots=True)

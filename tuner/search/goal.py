@@ -12,10 +12,10 @@ from typing import Protocol
 
 from storage.rows import Stage
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled
 from tuner.search.trials import Config, Trial
 from tuner.slo import SloSet
 from tuner.slo.judge import MARGIN_LIMIT
+from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison
 from tuner.workload import Workload
 

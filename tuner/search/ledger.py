@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from storage import Database
 from storage.rows import Measurement as StoredMeasurement
 from storage.rows import Stage, Study
-from tuner.cautions import GeneratorLoop
 from tuner.endpoint import Endpoint
 from tuner.measure import Measurement, summarize
+from tuner.measure.cautions import GeneratorLoop
 from tuner.records import from_columns, to_columns
+from tuner.search.trial import Outcome
 from tuner.server_side import ServerSide
 from tuner.slo import SloSet, judge
 from tuner.stats import Estimate
-from tuner.trial import Outcome
 from tuner.workload import Workload
 
 

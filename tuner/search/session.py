@@ -21,10 +21,10 @@ from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer
 from tuner.search.ruled_out import Arithmetic
 from tuner.search.space import Space
+from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.search.trials import Config, Trial, explored, trials_of
 from tuner.search.workers import Workers
 from tuner.stats import Estimate
-from tuner.trial import Lab, Outcome, run_trial
 from tuner.workload import Workload
 
 FAILURE_LIMIT = 5

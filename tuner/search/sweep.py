@@ -16,13 +16,14 @@ from tuner.errors import UserError
 from tuner.search.axis import Axis
 from tuner.search.ledger import Ledger
 from tuner.search.pace import Pace
-from tuner.search.pool import Pooled, pool
+from tuner.search.pool import pool
 from tuner.search.session import FAILURE_LIMIT, Events
 from tuner.search.space import Space
+from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.search.trials import number_of
+from tuner.slo.pooled import Pooled
 from tuner.targets.base import KnobRange, Setting, setting_text
 from tuner.targets.order import grouped
-from tuner.trial import Lab, Outcome, run_trial
 from tuner.workload import Workload
 
 Config = dict[str, Setting]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storage.rows import Stage
+from tuner.search.trial import Outcome
 from tuner.targets.base import Setting
-from tuner.trial import Outcome
 
 Config = dict[str, Setting]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tuner import figures
-from tuner.samples import Samples, samples
+from tuner.figures.samples import Samples, samples
 from tuner.slo.grammar import Clause, SloSet
 from tuner.stats.estimate import CONFIDENCE, Estimate
 from tuner.stats.quantiles import (

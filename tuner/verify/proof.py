@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from storage.rows import Verified
-from tuner.comparison import Run, compare_runs
 from tuner.errors import UserError
+from tuner.figures.comparison import Run, compare_runs
 from tuner.search.confirm import CONFIRM_SEEDS
 from tuner.search.decide import Decision, Standing, decide, standing
 from tuner.search.each_load import EachLoad
 from tuner.search.ledger import Ledger
 from tuner.search.levels import LOOKS
+from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.search.trials import trials_of
 from tuner.stats import Comparison
-from tuner.trial import Lab, Outcome, run_trial
 from tuner.verify.predict import Prediction, predict
 from tuner.verify.proposal import Config, Proposal
 from tuner.verify.watch import Seen, Watched

@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Watched:
-    """A Measure (tuner.trial): as `inner`, with the same content under the same seed, and watched.
+    """A Measure (tuner.search.trial): as `inner`, same content under the same seed, watched.
 
     config: settings that the server may not tell; seen: of the last measurement, None where the
     server exports nothing that tells.

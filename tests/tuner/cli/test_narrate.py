@@ -8,11 +8,11 @@ import math
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
 from tuner.cli.common import ProgressLine
 from tuner.cli.narrate import Narrator
-from tuner.progress import Progress, Recent
+from tuner.measure.progress import Progress, Recent
 from tuner.search.budget import parse_budget
 from tuner.search.objective import Objective
+from tuner.search.trial import Outcome, run_trial
 from tuner.slo import parse_slos
-from tuner.trial import Outcome, run_trial
 
 SLOS = parse_slos(["ttft_p95<500ms"])
 SMALL = DEFAULTS | {"chunk_size": 256}

@@ -30,10 +30,10 @@ from tests.tuner.fake_server import (
     tokens,
     usage,
 )
-from tuner import measure as module
 from tuner.endpoint import Api, Endpoint
 from tuner.measure import Measurement, MeasurementInterrupted, Sending, measure
-from tuner.progress import Progress
+from tuner.measure import run as module
+from tuner.measure.progress import Progress
 from tuner.slo import judge, parse_slos
 from tuner.workload import parse_workload
 
@@ -339,7 +339,7 @@ def test_ctrl_c_waits_for_no_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
         if progress.completed:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("tuner.measure.watching", lambda *_: contextlib.nullcontext(Watched()))
+    monkeypatch.setattr("tuner.measure.run.watching", lambda *_: contextlib.nullcontext(Watched()))
     with FakeServer() as server:
         with pytest.raises(MeasurementInterrupted) as stopped:
             bench(server, duration_s=170, on_progress=ctrl_c)

@@ -10,9 +10,9 @@ from scipy.stats import binom
 
 from tests.tuner.runs import good, running
 from tuner.load import LoadResult
+from tuner.measure.stopping import EARLY_ERROR, FIRST_LOOK, LOOK_GROWTH, StopRule, look_error
 from tuner.records import RequestRecord
 from tuner.slo import parse_slos
-from tuner.stopping import EARLY_ERROR, FIRST_LOOK, LOOK_GROWTH, StopRule, look_error
 from tuner.workload import parse_workload
 
 CLOSED = "prompt=8,output=4,concurrency=4"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.tuner.runs import failed, good, run, running
-from tuner.cautions import GeneratorLoop
 from tuner.load.stalls import BEAT_S, LoopStalls
 from tuner.measure import Measurement, summarize
+from tuner.measure.cautions import GeneratorLoop
+from tuner.measure.window import choose_window, saturation_of
 from tuner.records import RequestRecord
 from tuner.slo import judge, parse_slos
-from tuner.window import choose_window, saturation_of
 from tuner.workload import parse_workload
 from tuner.workload.arrivals import Arrivals
 

@@ -17,10 +17,10 @@ from tuner.quality.check import QualityCheck, answers_of, check_of
 from tuner.search.budget import parse_budget
 from tuner.search.ledger import StudyLedger
 from tuner.search.pool import pool
+from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.slo import parse_slos
 from tuner.stats import Estimate
 from tuner.targets.base import Config
-from tuner.trial import Lab, Outcome, run_trial
 
 SHARE = Estimate(0.75, 0.6, 0.9, 40, "share", "Clopper-Pearson interval")
 

@@ -12,7 +12,7 @@ from tuner.report.studies import study_lines, study_list_lines
 from tuner.search.budget import parse_budget
 from tuner.search.candidates import closest
 from tuner.search.decide import Decision, decide
-from tuner.trial import Outcome, run_trial
+from tuner.search.trial import Outcome, run_trial
 
 GOAL = goal_of("ttft_p95<500ms")
 SMALL = DEFAULTS | {"chunk_size": 256}

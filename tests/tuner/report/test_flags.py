@@ -13,8 +13,8 @@ from tuner.report.flags import Exported, commands, config_text, exported_text
 from tuner.report.optimize import estimate_text, gain_text
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
-from tuner.search.pool import Pooled
 from tuner.slo import Verdict
+from tuner.slo.pooled import Pooled
 from tuner.stats import Comparison, Estimate
 from tuner.targets.base import Setting
 from tuner.targets.flags import DIALECTS, Dialect, flag_words, left_out, split_words

@@ -15,10 +15,10 @@ import pytest
 from storage import open_database
 from tests.tuner.exchange.recorded import fixture, made
 from tests.tuner.runs import failed, good, running
-from tuner.comparison import compare_runs
 from tuner.exchange.find import Runs
 from tuner.exchange.read import read_file
 from tuner.exchange.run import Run, store
+from tuner.figures.comparison import compare_runs
 from tuner.report.compare import Compared, deciding_keys, keys_of, warnings
 from tuner.report.html import render_compare_html, render_run_html
 from tuner.report.html.scale import Scale, fitted, latency_axis

@@ -6,7 +6,7 @@ import io
 import math
 import re
 
-from tuner.progress import Progress, Recent
+from tuner.measure.progress import Progress, Recent
 from tuner.report.live import LiveView, sparkline
 
 NONE = Recent(math.nan, math.nan, math.nan, 0)

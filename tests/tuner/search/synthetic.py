@@ -17,7 +17,7 @@ from storage.rows import Stage
 from tuner.endpoint import Endpoint
 from tuner.load import LoadResult
 from tuner.measure import Measurement, summarize
-from tuner.progress import Progress
+from tuner.measure.progress import Progress
 from tuner.records import RequestRecord
 from tuner.search.budget import Plan
 from tuner.search.capacity import Capacity
@@ -30,11 +30,11 @@ from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer
 from tuner.search.ruled_out import Arithmetic
 from tuner.search.space import joint_space
+from tuner.search.trial import Lab, Outcome
 from tuner.search.trials import trials_of
 from tuner.search.workers import Workers
 from tuner.slo import SloSet, parse_slos
 from tuner.targets.base import KnobRange, Setting, TargetError
-from tuner.trial import Lab, Outcome
 from tuner.workload import Workload, parse_workload
 
 OUTPUT_TOKENS = 8

@@ -22,11 +22,11 @@ from tuner.search.budget import parse_budget
 from tuner.search.decide import Config, Decision, decide
 from tuner.search.objective import Objective
 from tuner.search.pool import pool
+from tuner.search.trial import Outcome, run_trial
 from tuner.search.trials import Trial
 from tuner.server_side import ServerSide
 from tuner.slo import parse_slos
 from tuner.stats import Estimate
-from tuner.trial import Outcome, run_trial
 
 SLOS = parse_slos(["ttft_p95<500ms"])
 GOAL = goal_of("ttft_p95<500ms")

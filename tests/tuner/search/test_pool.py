@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from tests.tuner.runs import good, run, running
-from tuner.cautions import GeneratorLoop
 from tuner.measure import Measurement
+from tuner.measure.cautions import GeneratorLoop
 from tuner.records import RequestRecord
 from tuner.search.pool import noise_of, pool
+from tuner.search.trial import Outcome
 from tuner.slo import judge, parse_slos
 from tuner.stats import RunNoise
-from tuner.trial import Outcome
 
 SLOS = parse_slos(["ttft_p95<500ms"])
 

@@ -16,9 +16,9 @@ from tuner.search.objective import Objective, parse_objectives
 from tuner.search.proposals import Proposer, history_name
 from tuner.search.samplers import make_sampler
 from tuner.search.space import joint_space
+from tuner.search.trial import run_trial
 from tuner.search.trials import Config, Trial
 from tuner.stats import Estimate
-from tuner.trial import run_trial
 
 GOAL = goal_of("ttft_p95<500ms")
 SPACE = joint_space(FakeTarget().knobs())

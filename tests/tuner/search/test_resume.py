@@ -25,9 +25,9 @@ from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
 from tuner.search.session import Search
 from tuner.search.space import joint_space
+from tuner.search.trial import Lab
 from tuner.search.trials import explored, trials_of
 from tuner.search.workers import Workers
-from tuner.trial import Lab
 
 KNOBS = FakeTarget().knobs()
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
+from tuner.figures.samples import Window
 from tuner.records import RequestRecord
-from tuner.samples import Window
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.tuner.stats.load import ar1, request, run_of
-from tuner.comparison import Run, compare_runs
+from tuner.figures.comparison import Run, compare_runs
 from tuner.slo import parse_slos
 
 SLOS = parse_slos(["ttft_p95<300ms"])

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from tuner.measure import measure
+from tuner.search.trial import Lab, run_trial
 from tuner.slo import parse_slos
 from tuner.targets import Target, TargetError, TargetOptions, http, open_target
 from tuner.targets.process import MARK
-from tuner.trial import Lab, run_trial
 from tuner.workload import parse_workload
 
 BINARY, MODEL = os.environ.get("VLLM_BINARY", ""), os.environ.get("VLLM_MODEL", "")

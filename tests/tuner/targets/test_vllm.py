@@ -11,11 +11,11 @@ from tests.tuner.fake_engine import program
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.search.space import parse_axis
+from tuner.search.trial import Lab, run_trial
 from tuner.slo import SloSet
 from tuner.targets import TargetError
 from tuner.targets.restart import Start
 from tuner.targets.vllm import VllmTarget
-from tuner.trial import Lab, run_trial
 from tuner.workload import parse_workload
 
 

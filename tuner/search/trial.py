@@ -17,7 +17,7 @@ from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.load import LoadResult
 from tuner.measure import Measurement, summarize
-from tuner.progress import Progress
+from tuner.measure.progress import Progress
 from tuner.slo import SloSet, Verdict, judge
 from tuner.slo.judge import MARGIN_LIMIT
 from tuner.stats import Estimate

@@ -15,30 +15,23 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.records import RequestRecord
-from tuner.samples import (
+from tuner.figures.samples import (
     VALUE_OF,
     Samples,
     Window,
     cut_off_s,
-    gap_groups,
     in_order,
     in_window,
     run_lengths,
     samples,
 )
+from tuner.records import RequestRecord
 from tuner.slo.grammar import SloSet
 from tuner.stats.estimate import CONFIDENCE, Estimate
 from tuner.stats.quantiles import quantile_estimate
 from tuner.stats.rates import mean_estimate, mean_of_runs, rate_estimate, share_estimate
 from tuner.stats.runs import RunNoise
 from tuner.stats.sections import quantile
-
-__all__ = [
-    "LATENCIES", "RATES", "SHARES", "SUMMARY_STATS", "Window", "cut_off_s", "failure_reasons",
-    "figure", "gap_groups", "in_window", "lag_p99_s", "latencies", "latency_estimate", "meets",
-    "request_rate", "summary", "throughput",
-]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tuner.load import LoadResult
-from tuner.progress import MOST_RECENT, Tracker
+from tuner.measure.progress import MOST_RECENT, Tracker
 from tuner.records import RequestRecord
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner import figures
+from tuner.figures.samples import Samples, Window, cut_off_s, in_window, joined, samples
 from tuner.records import RequestRecord
-from tuner.samples import Samples, Window, cut_off_s, in_window, joined, samples
 from tuner.slo.grammar import SloSet
 from tuner.slo.names import METRICS
 from tuner.stats.compare import (

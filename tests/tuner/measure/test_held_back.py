@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tuner.held_back import held_back
+from tuner.measure.held_back import held_back
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

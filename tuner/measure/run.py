@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tuner import figures
-from tuner.cautions import GeneratorLoop, notes, why_invalid
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
-from tuner.held_back import held_back
 from tuner.load import Interrupted, LoadBrokenError, LoadPlan, LoadResult, generate
-from tuner.load.stalls import LoopStalls
-from tuner.progress import Progress, Tracker
-from tuner.records import RequestRecord
-from tuner.server_side import PrometheusTarget, ServerSide, Watch, watching
+from tuner.measure.held_back import held_back
+from tuner.measure.measurement import Measurement, summarize
+from tuner.measure.progress import Progress, Tracker
+from tuner.measure.stopping import StopRule
+from tuner.measure.window import Chosen, choose_window
+from tuner.server_side import PrometheusTarget, Watch, watching
 from tuner.slo.grammar import SloSet
-from tuner.stats.estimate import Estimate
-from tuner.stats.runs import RunNoise
-from tuner.stats.saturation import Saturation
 from tuner.stats.steady import Steady
-from tuner.stopping import StopRule
-from tuner.window import Chosen, choose_window, saturation_of
 from tuner.workload import Workload
 
 FAIL_FAST_REQUESTS = 20
@@ -44,74 +39,6 @@ class Sending:
     content_salt: bytes | None = None
     extra_body: Mapping[str, Any] | None = None
     processes: int | None = None
-
-
-@dataclass(slots=True)
-class Measurement:
-    """Everything one run has shown. window_s = (start, end) on the records' clock.
-
-    chosen: why this window; None for records that came with theirs. run_ends_s: where one of
-    several pooled runs ends and the next begins. saturation: more was offered than served.
-    stalls: of the generator's event loops, None where they were not watched; loop is what a stored
-    run has kept of them. ended_why: what ended the run before its time. accuracy: of a quality
-    check on the same server, None where there was none.
-    """
-
-    endpoint: Endpoint
-    workload: Workload
-    seed: int
-    window_s: tuple[float, float]
-    began_unix_s: float
-    records: list[RequestRecord]
-    lag_p99_s: float
-    invalid_reason: str = ""
-    server: ServerSide | None = None
-    price_per_hour: float | None = None
-    notes: list[str] = field(default_factory=list)
-    summary: dict[str, Estimate] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    chosen: Chosen | None = None
-    run_ends_s: tuple[float, ...] = ()
-    saturation: Saturation | None = None
-    stalls: LoopStalls | None = None
-    loop: GeneratorLoop | None = None
-    processes: int = 1
-    ended_why: str = ""
-    accuracy: Estimate | None = None
-
-    @property
-    def duration_s(self) -> float:
-        return self.window_s[1] - self.window_s[0]
-
-    @property
-    def generator(self) -> GeneratorLoop | None:
-        """What the generator's own event loops were like inside the window."""
-        if self.stalls is None:
-            return self.loop
-        return GeneratorLoop.within(self.stalls, self.window_s)
-
-    @property
-    def in_window(self) -> list[RequestRecord]:
-        return figures.in_window(self.records, self.window_s)
-
-    def summary_dict(self) -> dict[str, Any]:
-        """The summary as JSON-able values."""
-        return {
-            "window_s": list(self.window_s),
-            "window": self.chosen.as_dict() if self.chosen is not None else None,
-            "saturation": self.saturation.as_dict() if self.saturation is not None else None,
-            "generator": {
-                "processes": self.processes,
-                **(asdict(self.generator) if self.generator is not None else {}),
-            },
-            "ended_why": self.ended_why,
-            "lag_p99_s": self.lag_p99_s,
-            "invalid_reason": self.invalid_reason,
-            "notes": self.notes,
-            "counts": self.counts,
-            "figures": {name: estimate.as_dict() for name, estimate in self.summary.items()},
-            "failures": figures.failure_reasons(self.in_window),
-        }
 
 
 class MeasurementInterrupted(KeyboardInterrupt):
@@ -152,8 +79,8 @@ def measure(
     The warm-up ends when the run's own series have settled, warmup_s after the start at the
     earliest and within the first half of the run (and warmup_max_s); if they never do, it ends at
     warmup_s and the run says so. stop_when_decided: end early when every clause of slos is decided
-    (tuner.stopping). endpoint must have been probed. The last requests may finish after the window
-    for sending.drain_s (None: by what requests took so far, 5 to 30 s); later ones are censored.
+    (StopRule). endpoint must have been probed. The last requests may finish after the window for
+    sending.drain_s (None: by what requests took so far, 5 to 30 s); later ones are censored.
     prometheus: where the server's own figures are read; None for its /metrics. should_stop gets the
     load so far and the window's start (s) and may end the measurement early. Raises UserError,
     MeasurementBrokenError and MeasurementInterrupted; never leaves connections.
@@ -218,32 +145,6 @@ def measure(
     with held_back():
         made = made_of(load, watch, ended_why, wait=False)
     raise MeasurementInterrupted(made)
-
-
-def summarize(
-    made: Measurement, slos: SloSet | None, noise: Mapping[str, RunNoise] | None = None
-) -> Measurement:
-    """Fill summary, counts and validity from the records; also for stored records. noise: between
-    runs, by figure, where a study knows it."""
-    inside = made.in_window
-    states = [record.state for record in inside]
-    made.counts = {
-        "sent": len(inside),
-        "ok": states.count("ok"),
-        "failed": states.count("failed"),
-        "censored": states.count("censored"),
-        "warmup": len(made.records) - len(inside),
-    }
-    made.summary = figures.summary(
-        made.records, made.window_s, slos or SloSet(), made.price_per_hour, made.run_ends_s, noise
-    )
-    if made.accuracy is not None:
-        made.summary["accuracy"] = made.accuracy
-    if not made.run_ends_s:  # pooled runs keep that of the one that showed it
-        made.saturation = saturation_of(made.records, made.workload.arrivals, made.window_s)
-    made.notes = notes(made)
-    made.invalid_reason = why_invalid(made, slos or SloSet())
-    return made
 
 
 def _choose(load: LoadResult, plan: LoadPlan, warmup_s: float, most_s: float) -> Chosen:

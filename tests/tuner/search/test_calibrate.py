@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from tests.tuner.search.synthetic import FakeTarget, Surface
-from tuner.calibrate import (
+from tuner.endpoint import Endpoint
+from tuner.errors import UserError
+from tuner.measure import Measurement
+from tuner.search.calibrate import (
     BAND,
     DEFAULT_WORKLOAD,
     LIMIT_S,
@@ -19,9 +22,6 @@ from tuner.calibrate import (
     load_dial,
     prompt_dial,
 )
-from tuner.endpoint import Endpoint
-from tuner.errors import UserError
-from tuner.measure import Measurement
 from tuner.slo import SloSet, parse_slos
 from tuner.workload import Workload, parse_workload
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tuner.figures.samples import Window, in_order
 from tuner.records import RequestRecord
-from tuner.samples import Window, in_order
 from tuner.stats.saturation import LEVEL, Saturation, find_saturation
 from tuner.stats.steady import BATCH, FEWEST_BATCHES, Series, Steady, find_steady
 from tuner.workload.arrivals import Arrivals

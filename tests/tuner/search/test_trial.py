@@ -9,8 +9,8 @@ import pytest
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
 from tuner.measure import Measurement
 from tuner.search.budget import parse_budget
+from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.targets.base import TargetError
-from tuner.trial import Lab, Outcome, run_trial
 
 
 def lab_of(measure: Callable[..., Measurement], target: FakeTarget | None = None) -> Lab:

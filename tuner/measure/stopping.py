@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tuner import figures
+from tuner.figures.samples import Window
 from tuner.load import LoadResult
+from tuner.measure.window import choose_window, saturation_of
 from tuner.records import RequestRecord
-from tuner.samples import Window
 from tuner.slo.grammar import Clause, SloSet
-from tuner.window import choose_window, saturation_of
 from tuner.workload import Workload
 
 EARLY_ERROR = 0.01
