@@ -22,7 +22,7 @@ from tuner.slo import SloSet, Verdict, judge
 from tuner.slo.judge import MARGIN_LIMIT
 from tuner.stats import Estimate
 from tuner.targets.base import Config, Setting, Target, TargetError
-from tuner.targets.process import classify
+from tuner.targets.last_words import classify
 from tuner.workload import Workload
 
 ATTEMPTS = 2

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import itertools
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -25,7 +24,8 @@ from typing import BinaryIO
 import psutil
 
 from tuner.targets import http
-from tuner.targets.base import FailureKind, TargetError
+from tuner.targets.base import TargetError
+from tuner.targets.last_words import classify, fault_line, named_fault, worker_killed
 from tuner.targets.release import gpu_used_mib, oom_kills, wait_released
 
 POLL_S = 0.2
@@ -37,18 +37,6 @@ LOG_BYTES = 256 * 1024
 
 MARK = "SLOTUNE_STARTED"
 _PR_SET_PDEATHSIG = 1
-
-_CONFIGURATION_FAULT = re.compile(
-    r"out of memory|OutOfMemory|cannot allocate memory|no available memory|"
-    r"larger than the (?:maximum|available)|not enough (?:KV|memory)|no memory for|"
-    r"want of memory|can't allocate memory|free memory on device|increase .?gpu_memory_util|"
-    r"max_num_batched_tokens|chunk[-_]size .*must|must be (?:at least|between|in|a power)|"
-    r"unrecognized arguments|invalid choice|validation error|Killed",
-    re.IGNORECASE,
-)
-_TRANSIENT_FAULT = re.compile(
-    r"address already in use|port .* in use|Errno 98|temporarily", re.IGNORECASE
-)
 
 
 def free_port() -> int:
@@ -172,8 +160,9 @@ class OwnProcess:
                 text = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
-        faults = [line for line in text[:-lines] if _CONFIGURATION_FAULT.search(line)]
-        return "\n".join([*faults[-1:], *text[-lines:]])
+        fault = named_fault(text)
+        above = [fault] if fault and not any(fault in line for line in text[-lines:]) else []
+        return "\n".join([*above, *text[-lines:]])
 
     def owns_port(self) -> bool:
         """Whether a process of our group listens on the port."""
@@ -218,7 +207,8 @@ class OwnProcess:
         code = self._process.poll() if self._process is not None else None
         tail = self.log_tail()
         kind, why = classify(tail), fault_line(tail)
-        if code == -signal.SIGKILL and oom_kills() > self._oom_kills:
+        killed = code == -signal.SIGKILL or worker_killed(tail)
+        if killed and oom_kills() > self._oom_kills:
             kind, why = "configuration", "killed by the kernel for want of memory"
         elif code == -signal.SIGKILL and kind != "configuration":
             why = "killed from outside"
@@ -242,24 +232,6 @@ class OwnProcess:
                 f"port {self.port} is answered by a server that was not started here",
                 log_tail=self.log_tail(),
             )
-
-
-def classify(log_tail: str) -> FailureKind:
-    """Whose fault a dead server is: its settings', or the moment's."""
-    if _TRANSIENT_FAULT.search(log_tail):
-        return "transient"
-    return "configuration" if _CONFIGURATION_FAULT.search(log_tail) else "transient"
-
-
-def fault_line(log_tail: str) -> str:
-    """The line that says why, else the last that says something."""
-    faults = [line.strip() for line in log_tail.splitlines() if _CONFIGURATION_FAULT.search(line)]
-    return faults[-1] if faults else last_line(log_tail)
-
-
-def last_line(text: str) -> str:
-    """The last line that says something."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")
 
 
 def _group_of(pid: int) -> int:

@@ -21,8 +21,9 @@ from tuner.endpoint import Endpoint
 from tuner.targets import http
 from tuner.targets.base import UNSET, Config, KnobRange, Setting, TargetError
 from tuner.targets.flags import Dialect, flag_of, flag_words, split_words
+from tuner.targets.last_words import classify
 from tuner.targets.peak import try_peak
-from tuner.targets.process import OwnProcess, classify, next_log
+from tuner.targets.process import OwnProcess, next_log
 
 MOST = 1_000_000
 """More sequences or tokens per step than any server runs."""

@@ -15,7 +15,8 @@ import pytest
 
 from tests.tuner.fake_engine import FakeEngine
 from tuner.targets.base import TargetError
-from tuner.targets.process import OwnProcess, classify, fault_line, next_log
+from tuner.targets.last_words import classify, fault_line
+from tuner.targets.process import OwnProcess, next_log
 from tuner.targets.release import wait_released
 
 ENGINE = [sys.executable, "-m", "tests.tuner.fake_engine"]
@@ -103,20 +104,6 @@ def test_no_such_program(tmp_path: Path) -> None:
     process = OwnProcess(lambda port: ["/no/such/program"], tmp_path / "log")
     with pytest.raises(TargetError, match="cannot execute /no/such/program"):
         process.start(timeout_s=1)
-
-
-@pytest.mark.parametrize(
-    ("tail", "kind"),
-    [
-        ("ValueError: No available memory for the cache blocks.", "configuration"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "configuration"),
-        ("max_num_batched_tokens (64) is smaller than max_num_seqs (128)", "configuration"),
-        ("OSError: [Errno 98] error while attempting to bind: address already in use", "transient"),
-        ("something nobody has seen before", "transient"),
-    ],
-)
-def test_failures_are_classified(tail: str, kind: str) -> None:
-    assert classify(tail) == kind
 
 
 def test_the_port_is_free_again(tmp_path: Path) -> None:
