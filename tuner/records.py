@@ -110,6 +110,17 @@ class RequestRecord:
         return math.inf if self.state == "failed" else at_s - self.scheduled_s
 
 
+def spread_tokens(tokens: int, chunks: int) -> list[int]:
+    """The server's count of tokens over the chunks that brought them: one at the first, as a
+    prefill samples it and vLLM's --stream-interval sends it, the others as evenly as they go."""
+    if chunks <= 1:
+        return [tokens] * chunks
+    if tokens <= chunks:
+        return [1] * tokens + [0] * (chunks - tokens)
+    more, extra = divmod(tokens - 1, chunks - 1)
+    return [1] + [more + (position < extra) for position in range(chunks - 1)]
+
+
 def to_columns(records: Iterable[RequestRecord]) -> dict[str, list[Any]]:
     """Column name → values, for storage."""
     rows = list(records)

@@ -16,7 +16,7 @@ from typing import Any
 from tuner.errors import UserError
 from tuner.exchange.imported import Source, count, imported, number, one_line, owed_tokens, to_end
 from tuner.exchange.run import Run
-from tuner.records import RequestRecord
+from tuner.records import RequestRecord, spread_tokens
 
 FORMAT = "vllm bench serve"
 DETAILS = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
@@ -106,16 +106,8 @@ def _fill(record: RequestRecord, document: Mapping[str, Any], index: int) -> Non
     for gap_s in document["itls"][index]:
         at_s += number(gap_s, "a gap")
         record.chunk_times_s.append(at_s)
-    record.chunk_tokens = spread(tokens, len(record.chunk_times_s))
+    record.chunk_tokens = spread_tokens(tokens, len(record.chunk_times_s))
     record.end_s = at_s
-
-
-def spread(tokens: int, chunks: int) -> list[int]:
-    """Tokens over the chunks that brought them, as evenly as whole tokens go, one at the first."""
-    if chunks <= 1 or tokens <= chunks:
-        return [tokens] if chunks <= 1 else [1] * tokens + [0] * (chunks - tokens)
-    more, extra = divmod(tokens - 1, chunks - 1)
-    return [1] + [more + (position < extra) for position in range(chunks - 1)]
 
 
 def _load(document: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import orjson
 from tuner.load.shape import Shape, learn
 from tuner.load.sse import MAX_EVENT_BYTES, EventCutter, EventTooLargeError, payloads
 from tuner.printable import one_line
-from tuner.records import MOST_TOKENS, RequestRecord
+from tuner.records import MOST_TOKENS, RequestRecord, spread_tokens
 
 BROKEN_OFF = ("abort", "error")
 FEW_TOKENS, TIMES_WANTED = 10_000, 10
@@ -201,7 +201,7 @@ class StreamReader:
         record.counted_by_server = self._completion_tokens > 0
         chunks = len(record.chunk_times_s)
         record.output_tokens = self._completion_tokens if record.counted_by_server else chunks
-        spread_tokens(record)
+        record.chunk_tokens = spread_tokens(record.output_tokens, chunks)
 
 
 def _calls_a_tool(delta: dict[str, Any]) -> bool:
@@ -226,11 +226,3 @@ def _is_json(payload: bytes) -> bool:
     except orjson.JSONDecodeError:
         return False
     return True
-
-
-def spread_tokens(record: RequestRecord) -> None:
-    """Spread the server's token count evenly over the chunks, so that their sum is the count."""
-    chunks, tokens = len(record.chunk_times_s), record.output_tokens
-    if chunks and tokens != chunks:
-        ends = [-(-(i + 1) * tokens // chunks) for i in range(chunks)]  # rounded up: the first ≥ 1
-        record.chunk_tokens = [end - start for start, end in zip([0, *ends], ends, strict=False)]

@@ -14,7 +14,6 @@ from tuner.errors import UserError
 from tuner.exchange.judging import judged
 from tuner.exchange.read import read_file
 from tuner.exchange.run import Run
-from tuner.exchange.vllm_bench import spread
 from tuner.slo import parse_slos
 
 
@@ -47,17 +46,6 @@ def test_vllm_chunks_that_bring_several_tokens_count_them_all() -> None:
     found = one("vllm-0.32-bench-closed.json")
     assert short, "the recording has an answer with a chunk of several tokens"
     assert all(sum(tokens) == 12 for tokens in found.columns["chunk_tokens"])
-
-
-@pytest.mark.parametrize(
-    ("tokens", "chunks", "expected"),
-    [
-        (5, 5, [1, 1, 1, 1, 1]), (7, 4, [1, 2, 2, 2]), (6, 4, [1, 2, 2, 1]), (3, 1, [3]),
-        (2, 4, [1, 1, 0, 0]),
-    ],
-)  # fmt: skip
-def test_tokens_are_spread_over_chunks(tokens: int, chunks: int, expected: list[int]) -> None:
-    assert spread(tokens, chunks) == expected
 
 
 def test_vllm_refused_requests_have_failed() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.tuner.fake_server import DONE, delta, event, fault, text, usage
-from tuner.load.stream import StreamReader, spread_tokens
-from tuner.records import RequestRecord, from_columns, to_columns
+from tuner.load.stream import StreamReader
+from tuner.records import RequestRecord, from_columns, spread_tokens, to_columns
 
 
 def read(*pieces: bytes | None) -> RequestRecord:
@@ -146,19 +146,16 @@ def test_last_token_ends_the_latency_though_the_connection_stays() -> None:
     assert record.e2e_s == record.chunk_times_s[-1] - record.scheduled_s
 
 
-def spread(chunks: int, tokens: int) -> list[int]:
-    record = RequestRecord(0, 0.0, chunk_times_s=[float(i) for i in range(chunks)],
-                           chunk_tokens=[1] * chunks, output_tokens=tokens)  # fmt: skip
-    spread_tokens(record)
-    return record.chunk_tokens
-
-
-@pytest.mark.parametrize(("chunks", "tokens"), [(4, 8), (4, 9), (3, 3), (5, 2), (1, 7)])
-def test_spread_sums_to_the_count(chunks: int, tokens: int) -> None:
-    counts = spread(chunks, tokens)
-    assert sum(counts) == tokens
-    assert counts[0] >= 1
-    assert max(counts) - min(counts) <= 1
+@pytest.mark.parametrize(
+    ("tokens", "chunks", "expected"),
+    [
+        (5, 5, [1, 1, 1, 1, 1]), (7, 4, [1, 2, 2, 2]), (6, 4, [1, 2, 2, 1]), (8, 4, [1, 3, 2, 2]),
+        (3, 1, [3]), (2, 4, [1, 1, 0, 0]), (0, 0, []),
+    ],
+)  # fmt: skip
+def test_tokens_are_spread_over_chunks(tokens: int, chunks: int, expected: list[int]) -> None:
+    assert spread_tokens(tokens, chunks) == expected
+    assert sum(expected) == tokens
 
 
 def test_gaps_of_chunks_with_several_tokens() -> None:

@@ -1,0 +1,152 @@
+"""The same load on this engine, measured by slotune and by `vllm bench serve`: do they agree?
+
+    python benchmarks/agreement.py --vllm-venv VENV --model FOLDER
+
+One engine, the same number of requests of the same lengths from as many clients, in turn, so that
+a noisy machine hits both. Each figure is shown as the ratio of the rounds' pairs with the 95 %
+interval of their mean logarithm (Student's): 1 inside it means that no difference was seen, and the
+interval's width how small a one could have been. Throughput is what vLLM calls it: tokens between
+the first send and the last answer. FOLDER holds config.json, safetensors and the tokenizer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from scipy.stats import t as student
+
+from tuner.endpoint import Endpoint
+from tuner.figures import latency_estimate
+from tuner.measure import Measurement, measure
+from tuner.records import RequestRecord
+from tuner.targets import TargetOptions, open_target
+from tuner.units import show
+from tuner.workload import parse_workload
+
+FIGURES = {
+    "ttft_mean": "mean_ttft_ms", "ttft_p50": "median_ttft_ms", "ttft_p95": "p95_ttft_ms",
+    "tpot_mean": "mean_tpot_ms", "tpot_p50": "median_tpot_ms", "itl_mean": "mean_itl_ms",
+    "itl_p50": "median_itl_ms", "e2e_mean": "mean_e2el_ms", "e2e_p50": "median_e2el_ms",
+}  # fmt: skip
+"""Ours and the name of the same in vLLM's result file."""
+
+THROUGHPUT = "output tok/s"
+
+
+@dataclass(frozen=True)
+class Load:
+    prompt: int
+    output: int
+    concurrency: int
+    requests: int
+
+
+def ours(endpoint: Endpoint, load: Load, seed: int) -> dict[str, float]:
+    """Figures over every request, latencies in seconds."""
+    text = f"prompt={load.prompt},output={load.output},concurrency={load.concurrency}"
+    made = measure(
+        endpoint, parse_workload(text), duration_s=3600.0, warmup_s=0.0, warmup_max_s=0.0,
+        seed=seed, max_requests=load.requests,
+    )  # fmt: skip
+    good = _all_good(made, load)
+    found = {}
+    for key in FIGURES:
+        metric, stat = key.split("_")
+        found[key] = latency_estimate(good, metric, stat, max(r.end_s for r in good)).value
+    took_s = max(r.end_s for r in good) - min(r.sent_s for r in good)
+    return found | {THROUGHPUT: sum(r.output_tokens or 0 for r in good) / took_s}
+
+
+def _all_good(made: Measurement, load: Load) -> list[RequestRecord]:
+    good = [record for record in made.records if record.ok]
+    if len(good) < load.requests:
+        sys.exit(f"slotune: {len(good)} of {load.requests} requests were good")
+    return good
+
+
+def peers(options: argparse.Namespace, endpoint: Endpoint, load: Load, seed: int, folder: Path
+          ) -> dict[str, float]:  # fmt: skip
+    """The same by `vllm bench serve`."""
+    result = folder / "result.json"
+    command = [
+        str(options.vllm_venv / "bin/vllm"), "bench", "serve", "--backend", "openai",
+        "--base-url", endpoint.base_url, "--model", endpoint.model, "--tokenizer", options.model,
+        "--dataset-name", "random", "--random-input-len", str(load.prompt),
+        "--random-output-len", str(load.output), "--num-prompts", str(load.requests),
+        "--max-concurrency", str(load.concurrency), "--ignore-eos", "--seed", str(seed),
+        "--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "95",
+        "--save-result", "--result-dir", str(folder), "--result-filename", result.name,
+        "--ready-check-timeout-sec", "0", "--disable-tqdm",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    if done.returncode or not result.exists():
+        sys.exit(f"vllm bench serve failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    told = json.loads(result.read_text())
+    if told["completed"] < load.requests:
+        sys.exit(f"vllm bench serve: {told['completed']} of {load.requests} requests were good")
+    found = {key: told[name] / 1e3 for key, name in FIGURES.items()}
+    return found | {THROUGHPUT: told["output_throughput"]}
+
+
+def told(key: str, pairs: list[tuple[float, float]]) -> str:
+    """One line: medians of both, the ratio and whether 1 is inside its interval."""
+    logs = [math.log(a / b) for a, b in pairs]
+    middle = statistics.mean(logs)
+    half = statistics.stdev(logs) / math.sqrt(len(logs)) * student.ppf(0.975, len(logs) - 1)
+    low, high = math.exp(middle - half), math.exp(middle + half)
+    values = [statistics.median(side) for side in zip(*pairs, strict=True)]
+    unit = "tok/s" if key == THROUGHPUT else "s"
+    both = "  ".join(f"{show(value, unit):>11}" for value in values)
+    verdict = "no difference" if low <= 1 <= high else "DIFFERENT"
+    return f"  {key:14} {both}   {math.exp(middle):.3f} [{low:.3f}, {high:.3f}]  {verdict}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--vllm-venv", type=Path, required=True, help="one that holds vllm")
+    parser.add_argument("--model", required=True, help="Hugging Face folder with safetensors")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--requests", type=int, default=48, help="of each run")
+    parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--prompt", type=int, default=128)
+    parser.add_argument("--output", type=int, default=48)
+    options = parser.parse_args()
+    load = Load(options.prompt, options.output, options.concurrency, options.requests)
+    target = open_target(
+        TargetOptions(model=options.model, serve_args=("--model", options.model))
+    )  # fmt: skip
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    try:
+        target.start()
+        endpoint = target.endpoint
+        with tempfile.TemporaryDirectory() as name:
+            ours(endpoint, load, options.rounds)  # warms the engine up
+            for index in range(options.rounds):
+                first = ours(endpoint, load, index) if index % 2 else None
+                peer = peers(options, endpoint, load, index, Path(name))
+                own = first or ours(endpoint, load, index)
+                for key, value in own.items():
+                    pairs.setdefault(key, []).append((value, peer[key]))
+                print(f"round {index + 1}: TTFT mean {own['ttft_mean']:.4f} s and "
+                      f"{peer['ttft_mean']:.4f} s", flush=True)  # fmt: skip
+    finally:
+        target.stop()
+    print(f"\n{load.requests} requests of {load.prompt} + {load.output} tokens, "
+          f"{load.concurrency} at once; {options.rounds} pairs of runs")  # fmt: skip
+    print(f"  {'':14} {'slotune':>11}  {'vllm bench':>11}   ratio [95 % interval]")
+    for key, found in pairs.items():
+        print(told(key, found))
+
+
+if __name__ == "__main__":
+    main()
