@@ -10,6 +10,7 @@ import urllib.request
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import IO, Any, Literal
+from urllib.parse import urlsplit
 
 from tuner.errors import UserError
 from tuner.printable import one_line
@@ -193,9 +194,15 @@ def base_url(text: str) -> str:
     from storage import address  # not above: a load generator's process needs no database
 
     try:
-        return address.base_url(text)
+        url = address.base_url(text)
     except ValueError as fault:
         raise UserError(f"--url {fault}") from None
+    if urlsplit(url).username is not None:
+        raise UserError(
+            "--url holds a user name, which is not sent: leave it out, and give a bearer token with "
+            "--api-key"
+        )
+    return url
 
 
 def _forced() -> dict[str, Any]:

@@ -14,6 +14,8 @@ from typing import Any
 from tuner.targets.base import TargetError
 
 TIMEOUT_S = 10.0
+MAX_ANSWER_BYTES = 64 << 20
+MAX_REASON_BYTES = 1 << 20
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -42,12 +44,15 @@ def call(
     request = urllib.request.Request(url, data, headers, method=method)
     try:
         with _OPENER.open(request, timeout=timeout_s) as response:
-            text = response.read().decode(errors="replace")
+            read = response.read(MAX_ANSWER_BYTES + 1)
     except urllib.error.HTTPError as error:
         raise HttpRefusalError(error.code, _reason(error)) from error
     except (urllib.error.URLError, OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise TargetError(f"nothing answers at {url} ({reason})") from error
+    if len(read) > MAX_ANSWER_BYTES:
+        raise TargetError(f"{url} answers with more than {MAX_ANSWER_BYTES >> 20} MiB")
+    text = read.decode(errors="replace")
     try:
         return json.loads(text) if text.strip() else None
     except ValueError:
@@ -65,7 +70,7 @@ def answers(url: str) -> bool:
 
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
-        text = error.read().decode(errors="replace")
+        text = error.read(MAX_REASON_BYTES).decode(errors="replace")
     except (OSError, HTTPException):  # the connection broke within the reason
         return f"HTTP {error.code}"
     try:

@@ -145,3 +145,9 @@ def test_addresses(text: str, url: str) -> None:
 def test_no_addresses(text: str) -> None:
     with pytest.raises(UserError, match="not an address"):
         base_url(text)
+
+
+def test_a_password_is_never_dropped_silently_nor_shown() -> None:
+    with pytest.raises(UserError, match="--api-key") as caught:
+        base_url("http://somebody:secret@127.0.0.1:8000")
+    assert "secret" not in str(caught.value)
