@@ -199,8 +199,8 @@ def base_url(text: str) -> str:
         raise UserError(f"--url {fault}") from None
     if urlsplit(url).username is not None:
         raise UserError(
-            "--url holds a user name, which is not sent: leave it out, and give a bearer token with "
-            "--api-key"
+            "--url holds a user name, which is not sent: leave it out, and give a bearer token "
+            "with --api-key"
         )
     return url
 
