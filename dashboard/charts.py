@@ -6,12 +6,13 @@ Colours and shapes belong to names, never to positions, so that a tick changes p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from dashboard.format import interval
-from dashboard.history import Objective, Point, best_after_each, config_text
+from dashboard.history import Objective, Point, best_after_each, config_text, unit_of
 from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
 
 Points = Sequence[tuple[float, float | None]]
@@ -109,7 +110,7 @@ def study_history(
     measured = any(point.objective.value for point in found)
     y = alt.Y(
         "value:Q",
-        title=f"{objective.metric} ({unit})",
+        title=f"{'level offered' if objective.is_capacity else objective.metric} ({unit})",
         scale=alt.Scale(zero=True, domain=alt.Undefined if measured else [0, 1]),
         axis=alt.Axis(format=",.6~g"),
     )
@@ -147,6 +148,37 @@ def study_history(
         layers.insert(
             0, rule.mark_rule(strokeDash=[4, 3], color=NEUTRAL, strokeWidth=1).encode(y="baseline")
         )
+    return alt.layer(*layers).properties(height=height, background="transparent")
+
+
+def front(
+    points: Sequence[Mapping[str, Any]], names: Sequence[str], *, height: int = 260
+) -> alt.LayerChart:
+    """The first two objectives against each other, with both intervals."""
+    scales = {name: 1e3 if unit_of(name) == "s" else 1.0 for name in names}
+    units = {name: "ms" if unit_of(name) == "s" else unit_of(name) for name in names}
+    frame = pd.DataFrame(points)
+    for name in names:
+        for column in (name, f"{name}_low", f"{name}_high"):
+            frame[column] = frame[column] * scales[name]
+    x_name, y_name = names
+    x, y = (
+        channel(f"{name}:Q", title=f"{name} ({units[name]})", scale=alt.Scale(zero=False))
+        for channel, name in ((alt.X, x_name), (alt.Y, y_name))
+    )
+    base = alt.Chart(frame)
+    layers = [
+        base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(
+            x=x, y=f"{y_name}_low:Q", y2=f"{y_name}_high:Q"
+        ),
+        base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(
+            y=y, x=f"{x_name}_low:Q", x2=f"{x_name}_high:Q"
+        ),
+        base.mark_line(strokeWidth=1.5, color=SERIES[0]).encode(x=x, y=y),
+        base.mark_point(size=60, filled=True, opacity=1, color=SERIES[0]).encode(
+            x=x, y=y, tooltip=["config:N", f"{x_name}:Q", f"{y_name}:Q"]
+        ),
+    ]
     return alt.layer(*layers).properties(height=height, background="transparent")
 
 

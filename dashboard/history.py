@@ -13,17 +13,13 @@ from typing import Any, Literal
 
 from dashboard.format import interval
 from storage import Measurement
+from tuner.errors import UserError
+from tuner.search.objective import CAPACITY
+from tuner.slo.names import METRICS
+from tuner.workload import Workload
 
 Outcome = Literal["met", "missed", "undecided", "unjudged", "failed", "invalid"]
 
-UNITS: dict[str, str] = {
-    "output_tps": "tok/s",
-    "total_tps": "tok/s",
-    "rps": "req/s",
-    "goodput": "req/s",
-    "error_rate": "ratio",
-    "attainment": "ratio",
-}
 _VERDICTS: dict[str, Outcome] = {
     "pass": "met",
     "fail": "missed",
@@ -32,11 +28,13 @@ _VERDICTS: dict[str, Outcome] = {
 
 
 _ELIGIBLE = ("met", "unjudged")
+_AS_SHOWN = {"share": "ratio"}
 
 
 def unit_of(figure: str) -> str:
-    """Latencies, in seconds, are all that the table does not name."""
-    return UNITS.get(figure, "s")
+    """`ttft_p95` → s, `attainment` → ratio; "" for what no table names."""
+    metric = METRICS.get(figure) or METRICS.get(figure.partition("_")[0])
+    return _AS_SHOWN.get(metric.unit, metric.unit) if metric is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +66,44 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """`maximize output_tps`: the direction and the summary figure."""
+    """`maximize output_tps`: the direction and the summary figure.
+
+    A capacity is no figure of one measurement: each stands for the level that it offered.
+    """
 
     metric: str
     maximize: bool
+    unit: str
 
     @property
-    def unit(self) -> str:
-        return unit_of(self.metric)
+    def is_capacity(self) -> bool:
+        return self.metric == CAPACITY
 
     def better(self, a: float, b: float) -> bool:
         return a > b if self.maximize else a < b
 
 
-def parse_objective(text: str | None) -> Objective:
+def parse_objective(text: str | None, workload: Mapping[str, Any] | None = None) -> Objective:
+    """workload: the study's, which says in what a capacity is counted."""
     words = (text or "").replace("=", " ").replace(":", " ").split()
     if not words:
-        return Objective("output_tps", True)
-    return Objective(words[-1], not words[0].lower().startswith("min"))
+        return Objective("output_tps", True, unit_of("output_tps"))
+    metric = words[-1]
+    unit = level_unit(workload) if metric == CAPACITY else unit_of(metric)
+    return Objective(metric, not words[0].lower().startswith("min"), unit)
+
+
+def level_unit(workload: Mapping[str, Any] | None) -> str:
+    load = _load(workload)
+    return "" if load is None else "clients" if load.arrivals.closed else "req/s"
+
+
+def _load(stored: Mapping[str, Any] | None) -> Workload | None:
+    """None where a stored load cannot be read any more: its file is gone."""
+    try:
+        return Workload.from_dict(dict(stored or {}))
+    except (KeyError, UserError):
+        return None
 
 
 def points(measurements: Sequence[Measurement], objective: Objective) -> list[Point]:
@@ -96,8 +114,11 @@ def points(measurements: Sequence[Measurement], objective: Objective) -> list[Po
 def best_after_each(found: Sequence[Point], objective: Objective) -> list[Point | None]:
     """After each measurement the best that met every SLO (or that had none to meet).
 
-    A configuration counts as it was measured last: a confirmation may take back a result.
+    A configuration counts as it was measured last: a confirmation may take back a result. For a
+    capacity it counts with the highest level it has met below every level it has missed.
     """
+    if objective.is_capacity:
+        return _highest_level_after_each(found)
     latest: dict[str, Point] = {}
     line: list[Point | None] = []
     for point in found:
@@ -105,6 +126,27 @@ def best_after_each(found: Sequence[Point], objective: Objective) -> list[Point 
             latest[config_text(point.config)] = point
         line.append(_best([p for p in latest.values() if p.outcome in _ELIGIBLE], objective))
     return line
+
+
+def _highest_level_after_each(found: Sequence[Point]) -> list[Point | None]:
+    by_config: dict[str, list[Point]] = {}
+    line: list[Point | None] = []
+    for point in found:
+        if point.objective.value is not None:
+            by_config.setdefault(config_text(point.config), []).append(point)
+        highest = [_highest_met(points) for points in by_config.values()]
+        line.append(max((p for p in highest if p is not None), key=_level, default=None))
+    return line
+
+
+def _highest_met(points: Sequence[Point]) -> Point | None:
+    missed = min((_level(p) for p in points if p.outcome == "missed"), default=math.inf)
+    met = [p for p in points if p.outcome in _ELIGIBLE and _level(p) < missed]
+    return max(met, key=_level, default=None)
+
+
+def _level(point: Point) -> float:
+    return point.objective.value or 0.0
 
 
 def best_so_far(found: Sequence[Point], objective: Objective) -> Point | None:
@@ -151,12 +193,17 @@ def estimate(figure: Mapping[str, Any], unit: str = "") -> Estimate:
 def _point(order: int, row: Measurement, objective: Objective) -> Point:
     outcome = _outcome(row)
     figures = {
-        name: estimate(figure, UNITS.get(name, ""))
+        name: estimate(figure, unit_of(name))
         for name, figure in ((row.summary or {}).get("figures") or {}).items()
         if isinstance(figure, Mapping)
     }
     measured = outcome not in ("failed", "invalid")
-    found = figures.get(objective.metric, Estimate(None)) if measured else Estimate(None)
+    found = Estimate(None)
+    if measured and objective.is_capacity:
+        load = _load(row.workload)
+        found = Estimate(load.arrivals.level if load else None, unit=objective.unit)
+    elif measured:
+        found = figures.get(objective.metric, found)
     if found.value is not None and not math.isfinite(found.value):
         found = Estimate(None)  # most requests failed: a latency of infinity is no score
     return Point(

@@ -17,7 +17,7 @@ from dashboard.answer import answer_of
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration, quantity
 from dashboard.history import Objective, Point
-from dashboard.views import comparison, runs
+from dashboard.views import comparison, front, runs
 from storage import Database, StorageError, Study
 
 STATE_TONES = {"running": "info", "done": "good", "stopped": "warn", "failed": "bad"}
@@ -123,7 +123,7 @@ def _tables(look: Look) -> None:
 
 
 def _list_row(opened: Database, study: Study) -> list[str]:
-    objective = history.parse_objective(study.objective)
+    objective = history.parse_objective(study.objective, study.workload)
     found = history.points(opened.list_measurements(study_id=study.id), objective)
     without = sum(point.objective.value is None for point in found)
     failed = f' <span class="sub">{without} failed</span>' if without else ""
@@ -172,7 +172,7 @@ def _draw_study(opened: Database, study_id: int) -> None:
     if study is None:
         st.html(markup.message("This study is gone", "It was deleted from the database.", "warn"))
         return
-    objective = history.parse_objective(study.objective)
+    objective = history.parse_objective(study.objective, study.workload)
     found = history.points(opened.list_measurements(study_id=study.id), objective)
     st.html('<div class="stack">' + _facts(study) + "</div>")
     if not found:
@@ -182,6 +182,7 @@ def _draw_study(opened: Database, study_id: int) -> None:
         st.html(markup.message("No measurement yet", text, "info"))
         return
     _chart(found, objective)
+    front.draw((study.result or {}).get("front") or ())
     answer = answer_of(study, found, objective)
     comparison.draw(answer, objective, running=study.state == "running")
     if study.result and answer.base is not None and answer.best is not None:
@@ -211,10 +212,13 @@ def _space_text(space: Mapping[str, Any] | None) -> str:
 
 
 def _chart(found: Sequence[Point], objective: Objective) -> None:
-    base = history.baseline(found)
+    base = None if objective.is_capacity else history.baseline(found)
     failed = sum(point.objective.value is None for point in found)
     note = (
-        "line: best that meets the SLOs so far, each configuration as measured last; "
+        f"each measurement at the level that it offered ({objective.unit}); "
+        "line: the highest met so far"
+        if objective.is_capacity
+        else "line: best that meets the SLOs so far, each configuration as measured last; "
         "dashed: baseline; bars: 95 % interval"
     )
     if failed:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dashboard.charts import study_history
-from dashboard.history import Estimate, Objective, Point
+import math
+
+from dashboard.charts import front, study_history
+from dashboard.history import Estimate, Point, parse_objective
 from dashboard.theme import NEUTRAL
 
-RATE = Objective("output_tps", maximize=True)
+RATE = parse_objective("maximize output_tps")
 
 
 def failed(order: int) -> Point:
@@ -23,7 +25,20 @@ def test_a_study_without_a_result_has_an_axis_that_begins_at_zero() -> None:
 def test_intervals_of_a_study_are_drawn_in_a_colour_of_both_schemes() -> None:
     figure = Estimate(100.0, 90.0, 110.0, 12, "tok/s")
     point = Point(1, 1, "baseline", "met", {}, figure, {}, "", 0.0, 1.0)
-    chart = study_history([point], Objective("output_tps", maximize=True), 100.0).to_dict()
+    chart = study_history([point], parse_objective("maximize output_tps"), 100.0).to_dict()
     rules = [layer["mark"] for layer in chart["layer"] if layer["mark"]["type"] == "rule"]
     assert len(rules) == 2
     assert {rule["color"] for rule in rules} == {NEUTRAL}
+
+
+def test_a_front_shows_both_objectives_in_their_units_with_intervals() -> None:
+    rows = [
+        {"config": "a", "output_tps": 90.0, "output_tps_low": 80.0, "output_tps_high": 99.0,
+         "ttft_p95": 0.2, "ttft_p95_low": 0.1, "ttft_p95_high": None},
+    ]  # fmt: skip
+    chart = front(rows, ["output_tps", "ttft_p95"]).to_dict()
+    (drawn,) = next(iter(chart["datasets"].values()))
+    assert (drawn["ttft_p95"], drawn["ttft_p95_low"], drawn["output_tps"]) == (200, 100, 90)
+    assert math.isnan(drawn["ttft_p95_high"])
+    titles = {layer["encoding"]["y"].get("title") for layer in chart["layer"]}
+    assert titles == {"ttft_p95 (ms)", None}

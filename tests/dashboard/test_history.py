@@ -115,6 +115,38 @@ def test_minimise_prefers_the_smaller() -> None:
     assert best.objective.value == 0.2
 
 
+@pytest.mark.parametrize(
+    ("metric", "unit"),
+    [("ttft_p95", "s"), ("goodput", "req/s"), ("attainment", "ratio"), ("cost_per_mtok", "$"),
+     ("accuracy", "ratio"), ("something", "")],
+)  # fmt: skip
+def test_units(metric: str, unit: str) -> None:
+    assert parse_objective(f"maximize {metric}").unit == unit
+
+
+def level(id: int, clients: int, verdict: str, config: int = 1) -> Measurement:
+    load = {"text": f"prompt=256,output=16,concurrency={clients}"}
+    return dataclasses.replace(
+        measured(id, 100.0, verdict), workload=load, config={"max_num_seqs": config}
+    )
+
+
+def test_a_capacity_is_the_highest_level_met_below_every_missed_one() -> None:
+    load = {"text": "prompt=256,output=16,concurrency=4"}
+    objective = parse_objective("maximize capacity", load)
+    assert objective.unit == "clients"
+    rows = [
+        level(1, 4, "pass"), level(2, 16, "fail"), level(3, 8, "pass"), level(4, 12, "pass"),
+        level(5, 10, "fail"), level(6, 9, "pass", config=2),
+        dataclasses.replace(level(7, 99, "pass"), state="failed"),
+        dataclasses.replace(level(8, 99, "pass"), workload={"text": "trace=/gone"}),
+    ]  # fmt: skip
+    found = points(rows, objective)
+    assert [p.objective.value for p in found] == [4, 16, 8, 12, 10, 9, None, None]
+    line = best_after_each(found, objective)
+    assert [p.measurement_id if p else None for p in line] == [1, 1, 3, 4, 3, 6, 6, 6]
+
+
 def test_config_text() -> None:
     text = config_text({"max_num_seqs": 24, "gpu_memory_utilization": 0.8512345})
     assert text == "max_num_seqs=24 gpu_memory_utilization=0.8512"

@@ -283,6 +283,36 @@ def test_a_sweep(show: Show, tmp_path: Path) -> None:
     assert "455 tok/s" in text
 
 
+def test_a_study_with_a_front(show: Show, tmp_path: Path) -> None:
+    seed.study(tmp_path / "front.db")
+    points = [
+        {"config": config, "runs": 2,
+         "figures": {"output_tps": seed.figure(tps, "tok/s"), "ttft_p95": seed.figure(ttft, "s")}}
+        for config, tps, ttft in ((seed.BEST, 455.0, 0.43), (seed.BASELINE, 300.0, 0.21))
+    ]  # fmt: skip
+    with open_database(tmp_path / "front.db") as database:
+        result = seed.result() | {"front": points}
+        database.update_study(database.list_studies()[0].id, result=result)
+    text = show(studies, database="front.db")
+    assert "none of these is beaten in every objective" in text
+    assert "300 tok/s (282 … 318)" in text
+    assert "210 ms" in text
+
+
+def test_a_study_of_capacity(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "capacity.db") as database:
+        load = {"text": "prompt=256,output=64,rate=2"}
+        made = database.create_study("much", objective="maximize capacity", workload=load)
+        for at_s, rate, ttft_s in ((1.0, 2, 0.2), (2.0, 8, 0.9), (3.0, 4, 0.3)):
+            seed.add(database, made.id, "baseline", seed.BASELINE, tps=100.0, ttft_p95_s=ttft_s,
+                     started_at_s=at_s, workload={"text": f"prompt=256,output=64,rate={rate}"}
+            )  # fmt: skip
+    text = show(studies, database="capacity.db")
+    assert "at the level that it offered (req/s)" in text
+    assert "4 req/s" in text
+    assert "failed" not in text
+
+
 def test_a_running_study(show: Show, tmp_path: Path) -> None:
     seed.study(tmp_path / "running.db", state="running", trials=5)
     text = show(studies, database="running.db")
