@@ -8,12 +8,21 @@ from dataclasses import asdict
 from typing import Any
 
 from storage import Database, NewVerification, open_database
-from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
+from tuner.cli.common import (
+    EXIT_ANSWER_IS_NO,
+    EXIT_DONE,
+    ProgressLine,
+    check_measurable,
+    print_json,
+    task_from,
+)
 from tuner.cli.invocation import command_text, study_name
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.measure.progress import Progress
+from tuner.quality import Task
+from tuner.quality.check import check_of
 from tuner.report.flags import config_text
 from tuner.report.optimize import result_dict
 from tuner.report.verify import history_lines, realised_dict, side_effect_dict, verify_lines
@@ -60,13 +69,15 @@ def run_verify(args: argparse.Namespace) -> int:
     slos, workload = parse_slos(args.slo), parse_workload(args.workload)
     objective = objective_of(args.node or "", slos, args.figure)
     window_s, warmup_s = _durations(args)
+    task = task_from(args.quality)
+    check_measurable(slos, quality=task is not None, price=False)
     with open_database(args.database) as database:
         target = target_from(args, [args.knob] if args.knob else [])
         if target.kind in STARTS_LATER and args.knob:
             of_knob(args.knob, target.knobs(), objective)
         try:
             target.start()
-            sitting = _Sitting(args, database, target, slos, workload, objective)
+            sitting = _Sitting(args, database, target, slos, workload, objective, task)
             return sitting.run(window_s, warmup_s)
         except TargetError as error:
             tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
@@ -86,8 +97,9 @@ class _Sitting:
         slos: SloSet,
         workload: Workload,
         objective: Objective,
+        task: Task | None,
     ) -> None:
-        self.args, self.database, self.target = args, database, target
+        self.args, self.database, self.target, self.task = args, database, target, task
         self.slos, self.workload, self.objective = slos, workload, objective
         self.knobs = target.knobs()
         self.before: Config = {name: knob.value for name, knob in self.knobs.items()}
@@ -98,8 +110,9 @@ class _Sitting:
     def run(self, window_s: float, warmup_s: float) -> int:
         watched = Watched(measure, self.slos)
         lab = Lab(
-            self.target, self.workload, self.slos, watched, window_s, warmup_s, self._progress
-        )
+            self.target, self.workload, self.slos, watched, window_s, warmup_s, self._progress,
+            quality=check_of(self.task, ()),
+        )  # fmt: skip
         study = self._study()
         ledger = StudyLedger(self.database, study, self.slos, self.workload)
         state, keep = "failed", self.before

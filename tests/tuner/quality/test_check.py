@@ -102,8 +102,11 @@ def test_a_resumed_study_knows_what_was_asked(tmp_path: Path) -> None:
     assert check_of(None, again) is None
 
 
-@pytest.mark.parametrize("command", ["optimize", "sweep", "bench"])
+@pytest.mark.parametrize("command", ["optimize", "sweep", "bench", "verify"])
 def test_an_accuracy_clause_needs_questions(command: str, tmp_path: Path) -> None:
-    ended = tuner(command, "--url", "http://127.0.0.1:9", "--slo", "accuracy>0.5", cwd=tmp_path)
+    what = ["--knob", "max_num_seqs=8"] if command == "verify" else []
+    ended = tuner(
+        command, *what, "--url", "http://127.0.0.1:9", "--slo", "accuracy>0.5", cwd=tmp_path
+    )
     assert ended.returncode == 2
     assert "--quality FILE" in ended.stderr
