@@ -1,0 +1,1 @@
+"""What benchmarks/tuner_efficiency.py is made of: a recorded surface, its replay, contestants."""
