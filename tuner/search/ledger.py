@@ -6,7 +6,8 @@ from their raw records and judged again, so a changed SLO needs no new run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from storage import Database
@@ -92,25 +93,10 @@ class StudyLedger:
             self._known |= {row.id for row in fresh}
 
     def _stored(self, row: StoredMeasurement) -> Outcome:
-        workload = self._workload_of(row)
-        outcome = Outcome(
-            stage=_stage(row.stage),
-            config=dict(row.config),
-            seed=row.seed or 0,
-            started_at_s=row.started_at_s,
-            state=row.state,  # type: ignore[arg-type]
-            failure_kind=row.failure_kind,  # type: ignore[arg-type]
-            failure_reason=row.failure_reason or "",
-            trial_number=row.trial_number,
-            measurement_id=row.id,
-            spent_s=row.duration_s or 0.0,
-            workload=workload,
-        )
-        if row.state in ("ok", "invalid") and row.summary is not None:
-            load = self._database.load_records
-            outcome.measurement = rebuilt(row, load, self._slos, workload, self._price_per_hour)
-            outcome.verdict = judge(self._slos, outcome.measurement)
-        return outcome
+        return stored_outcome(
+            row, self._database.load_records, self._slos, self._workload_of(row),
+            self._price_per_hour,
+        )  # fmt: skip
 
     def _workload_of(self, row: StoredMeasurement) -> Workload:
         stored = row.workload or {}
@@ -119,9 +105,36 @@ class StudyLedger:
         return Workload.from_dict(stored)
 
 
+def stored_outcome(
+    row: StoredMeasurement,
+    load_records: Callable[[int], Mapping[str, Any]],
+    slos: SloSet,
+    workload: Workload,
+    price_per_hour: float | None = None,
+) -> Outcome:
+    """A stored row as what it was when measured, judged under slos. StorageError."""
+    outcome = Outcome(
+        stage=_stage(row.stage),
+        config=dict(row.config),
+        seed=row.seed or 0,
+        started_at_s=row.started_at_s,
+        state=row.state,  # type: ignore[arg-type]
+        failure_kind=row.failure_kind,  # type: ignore[arg-type]
+        failure_reason=row.failure_reason or "",
+        trial_number=row.trial_number,
+        measurement_id=row.id,
+        spent_s=row.duration_s or 0.0,
+        workload=workload,
+    )
+    if row.state in ("ok", "invalid") and row.summary is not None:
+        outcome.measurement = rebuilt(row, load_records, slos, workload, price_per_hour)
+        outcome.verdict = judge(slos, outcome.measurement)
+    return outcome
+
+
 def rebuilt(
     row: StoredMeasurement,
-    load_records: Callable[[int], dict[str, Any]],
+    load_records: Callable[[int], Mapping[str, Any]],
     slos: SloSet,
     workload: Workload,
     price_per_hour: float | None = None,
@@ -137,7 +150,7 @@ def rebuilt(
         window_s=(float(start_s), float(end_s)),
         began_unix_s=row.started_at_s,
         records=from_columns(load_records(row.id)),
-        lag_p99_s=float(summary["lag_p99_s"]),
+        lag_p99_s=math.nan if summary["lag_p99_s"] is None else float(summary["lag_p99_s"]),
         server=ServerSide.from_dict(row.server),
         price_per_hour=price_per_hour,
         ended_why=str(summary.get("ended_why") or ""),

@@ -1,0 +1,291 @@
+"""A whole study in one JSON file: who was measured, what was asked, every measurement, its records.
+
+    {"slotune_study": 1, "versions": {…}, "study": {…}, "measurements": [{…, "records": {…}}, …]}
+
+`study` and each measurement hold the columns that the database keeps; `records` maps each column
+of RequestRecord to one value per request (null: a time that never came). Plain or gzip; which, is
+seen in the file, not in its name. Invariant: what was written reads back bit for bit, and reading
+takes memory for at most MOST_BYTES of text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import math
+import platform
+import types
+import typing
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+import orjson
+
+from storage.errors import StorageError
+from storage.rows import Measurement, Study
+from tuner.errors import UserError
+from tuner.exchange.checks import checked
+from tuner.exchange.run import Columns, from_stored
+from tuner.records import RequestRecord
+from tuner.regular import check_regular
+
+if typing.TYPE_CHECKING:
+    from storage import Database
+
+VERSION = 1
+MOST_BYTES = 512 * 2**20
+"""Of text, unpacked: what a bundle may hold."""
+
+_CHUNK_BYTES = 2**20
+_GZIP = b"\x1f\x8b"
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+_KINDS = {f.name: str(f.type) for f in dataclasses.fields(RequestRecord)}
+_STATES = {"state": ("ok", "failed", "invalid", "aborted"),
+           "stage": ("baseline", "sweep", "search", "confirm", "bench")}  # fmt: skip
+
+Row = TypeVar("Row", Study, Measurement)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStudy:
+    """A study complete in itself. load_records: a measurement's id → its columns, StorageError
+    where none were stored. measurements in order of start."""
+
+    study: Study
+    measurements: tuple[Measurement, ...]
+    load_records: Callable[[int], Mapping[str, Any]]
+
+
+def of_database(database: Database, name: str) -> StoredStudy:
+    """Raises UserError for a name that is none."""
+    study = database.get_study(name)
+    if study is None:
+        known = ", ".join(s.name for s in database.list_studies()) or "none"
+        raise UserError(f"no study named {name!r} in {database.location}; it has: {known}")
+    rows = tuple(database.list_measurements(study_id=study.id))
+    return StoredStudy(study, rows, database.load_records)
+
+
+def write_bundle(stored: StoredStudy, path: Path, *, packed: bool) -> None:
+    """packed: as gzip. Raises UserError for a study with more text than a reader takes."""
+    with path.open("wb") as file:
+        if not packed:
+            return _write(stored, file)
+        with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as out:
+            return _write(stored, cast(BinaryIO, out))
+
+
+def read_bundle(path: Path) -> StoredStudy:
+    """Raises UserError: one sentence that says what is wrong with the file."""
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            text = b"".join(_limited(_unpacked(file), path.name))
+    except IsADirectoryError as error:
+        raise UserError(f"{path} is a folder; name the bundle in it") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path.name} is cut short or damaged: it cannot be unpacked") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not text.strip():
+        raise UserError(f"{path.name} is empty")
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise UserError(f"{path.name} is cut short, damaged or no JSON ({error})") from error
+    return _stored(document, path.name)
+
+
+def _write(stored: StoredStudy, out: BinaryIO) -> None:
+    """One measurement after the other: only one's records are in memory."""
+    head = orjson.dumps(
+        {
+            "slotune_study": VERSION,
+            "versions": versions(stored.study),
+            "study": dataclasses.asdict(stored.study),
+        },
+        option=_OPTIONS,
+    )
+    written = out.write(head[:-1] + b',"measurements":[\n')
+    for place, row in enumerate(stored.measurements):
+        try:
+            records: Mapping[str, Any] | None = stored.load_records(row.id)
+        except StorageError:
+            records = None
+        told = dataclasses.asdict(row) | {"records": records}
+        written += out.write((b",\n" if place else b"") + orjson.dumps(told, option=_OPTIONS))
+        if written > MOST_BYTES:
+            raise UserError(
+                f"study {stored.study.name} holds more than {MOST_BYTES // 2**20} MiB of records, "
+                "the most a bundle may; `tuner export RUN` writes single runs"
+            )
+    out.write(b"\n]}\n")
+
+
+def versions(study: Study) -> dict[str, str]:
+    """Of what wrote the bundle; torch only where the target has told it."""
+    torch = (study.target or {}).get("torch") or (study.target or {}).get("torch_version")
+    return {
+        "slotune": version("slotune"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **({"torch": str(torch)} if torch else {}),
+    }
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    packed = file.read(2) == _GZIP
+    file.seek(0)
+    source = gzip.GzipFile(fileobj=file) if packed else file
+    while chunk := source.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _limited(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    total = 0
+    for chunk in chunks:
+        total += len(chunk)
+        if total > MOST_BYTES:
+            raise UserError(
+                f"{name} unpacks to more than {MOST_BYTES // 2**20} MiB, the most a bundle may hold"
+            )
+        yield chunk
+
+
+def _stored(document: Any, name: str) -> StoredStudy:
+    format_ = document.get("slotune_study") if isinstance(document, dict) else None
+    if format_ is None:
+        raise UserError(
+            f"{name} is no bundle of a study; `tuner report STUDY --bundle FILE` writes one"
+        )
+    if isinstance(format_, bool) or not isinstance(format_, int) or format_ < 1:
+        raise UserError(f"{name} is a damaged bundle: its format is {format_!r:.40}")
+    if format_ > VERSION:
+        raise UserError(
+            f"{name} has format {format_}, of a newer slotune; this one reads up to {VERSION}: "
+            "update it"
+        )
+    study = _row(Study, document.get("study"), f"{name}: the study")
+    told = document.get("measurements")
+    if not isinstance(told, list):
+        raise UserError(f"{name} is a damaged bundle: it has no list of measurements")
+    rows: list[Measurement] = []
+    records: dict[int, Columns] = {}
+    for number, values in enumerate(told, 1):
+        what = f"{name}: measurement {number}"
+        row = _row(Measurement, values, what)
+        if row.id in {other.id for other in rows}:
+            raise UserError(f"{what} has the id of another one ({row.id})")
+        rows.append(row)
+        if values.get("records") is not None:
+            records[row.id] = _records(values["records"], row, study, what)
+
+    def load(measurement_id: int) -> Columns:
+        if measurement_id not in records:
+            raise StorageError(f"measurement {measurement_id} in {name} has no request records")
+        return records[measurement_id]
+
+    return StoredStudy(study, tuple(rows), load)
+
+
+def _row(kind: type[Row], values: Any, what: str) -> Row:
+    if not isinstance(values, dict):
+        raise UserError(f"{what} is damaged: it is no object")
+    hints = typing.get_type_hints(kind)
+    taken: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name not in values:
+            raise UserError(f"{what} is damaged: it has no {field.name!r}")
+        value = values[field.name]
+        if not _fits(value, hints[field.name]):
+            raise UserError(f"{what} is damaged: {field.name!r} is {value!r:.40}")
+        known = _STATES.get(field.name) if kind is Measurement else None
+        if known is not None and value not in known:
+            raise UserError(f"{what} is damaged: {field.name!r} is {value!r:.40}")
+        taken[field.name] = float(value) if hints[field.name] is float else value
+    row = kind(**taken)
+    _settings(row, what)
+    return row
+
+
+def _settings(row: Study | Measurement, what: str) -> None:
+    """Configurations hold settings, the space texts, loads their text."""
+    if isinstance(row, Study):
+        config = (row.target or {}).get("original_config", {})
+        texts = [*_list(row.space, "axes"), *_list(row.space, "objectives")]
+        loads = [row.workload or {}, *_list(row.workload, "also")]
+    else:
+        config, texts, loads = row.config, [], [row.workload or {}]
+    if not isinstance(config, dict) or not all(
+        isinstance(value, (str, int, float)) for value in config.values()
+    ):
+        raise UserError(f"{what} is damaged: its configuration holds more than settings")
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{what} is damaged: its axes or objectives are no texts")
+    if not all(isinstance(load, dict) for load in loads):
+        raise UserError(f"{what} is damaged: its workload is none")
+
+
+def _list(values: Mapping[str, Any] | None, name: str) -> list[Any]:
+    found = (values or {}).get(name) or []
+    return found if isinstance(found, list) else [None]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a JSON value is of the kind that a row's field holds."""
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, part) for part in typing.get_args(hint))
+    plain = typing.get_origin(hint) or hint
+    if plain is type(None):
+        return value is None
+    if plain in (int, float):
+        number = isinstance(value, int if plain is int else (int, float))
+        return number and not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, plain)
+
+
+def _records(told: Any, row: Measurement, study: Study, what: str) -> Columns:
+    if not isinstance(told, dict):
+        raise UserError(f"{what} is damaged: its records are no object")
+    columns: dict[str, Sequence[Any]] = {}
+    try:
+        for name, kind in _KINDS.items():
+            if name in told:
+                columns[name] = [_value(kind, value) for value in told[name]]
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{what}: its records are damaged ({error})") from error
+    if len({len(values) for values in columns.values()}) != 1 or "scheduled_s" not in columns:
+        raise UserError(f"{what}: its records are damaged (columns are missing or of other length)")
+    if row.summary is not None:
+        _check(row, columns, study, what)
+    return columns
+
+
+def _check(row: Measurement, columns: Columns, study: Study, what: str) -> None:
+    """As a run of any other file is checked, before anything computes with it."""
+    try:
+        run = from_stored(row, columns, study)
+        _ = (run.lag_p99_s, run.figures, run.counts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{what} is damaged: its summary cannot be read ({error!r})") from error
+    if not run.count:
+        return
+    try:
+        checked(run)
+    except UserError as error:
+        raise UserError(f"{what} is damaged: {error}") from error
+    except KeyError as error:
+        raise UserError(f"{what}: its records lack the column {error}") from error
+
+
+def _value(kind: str, value: Any) -> Any:
+    """JSON has no NaN: null is the time that never came."""
+    if kind == "float":
+        return math.nan if value is None else float(value)
+    if kind == "list[float]":
+        return [float(item) for item in value]
+    return value

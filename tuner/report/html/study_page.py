@@ -1,0 +1,247 @@
+"""The page of a study: the answer first, then what it rests on and how far it can be trusted.
+
+It takes a StudyReport, which is the same from the database and from a bundle.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from tuner.report.html import study_charts, study_knobs, study_tables
+from tuner.report.html.page import (
+    callout,
+    document,
+    facts,
+    head,
+    legend,
+    panel,
+    pill,
+    section,
+    when,
+)
+from tuner.report.optimize import cautions, gain_text
+from tuner.report.study import MARGIN, StudyReport
+from tuner.report.study_text import UNCONFIRMED, changed_text, load_of, ruled_out
+from tuner.report.words import ANSWERS
+from tuner.search.axis import Axis
+from tuner.units import count_text, show
+
+BADGES = {
+    "improved": ("improved", "▲ improved"), "keep_baseline": ("", "keep the baseline"),
+    "undecided": ("inconclusive", "? not decided"), "none_feasible": ("fail", "✘ SLOs missed"),
+}  # fmt: skip
+STAGES = [("c4", "baseline"), ("c2", "sweep"), ("c1", "search"), ("c3", "confirm")]
+MARKS = (
+    "Dot: SLOs met at 95 %; ring: missed or undecided; cross at the foot: no result. Thin lines: "
+    "95 % intervals. Point at a mark for its configuration and reason."
+)
+
+
+def render_study_html(report: StudyReport) -> str:
+    decision = report.decision
+    body = [
+        _head(report),
+        _doubts(report),
+        section(
+            "Baseline and best", study_tables.sides(report, decision) if decision else "",
+            "All usable runs of each taken together; small: 95 % interval and samples.",
+        ),
+        section("Checks", study_tables.health(report)),
+        section("History", _history(report), MARKS),
+        section("Pareto front", _front(report)),
+        section(
+            "What each knob does", _slices(report),
+            "Every measurement, with the other knobs as they happened to be. " + MARKS,
+        ),
+        section("Knob importances", _importances(report), _importances_lead()),
+        section("What the SLOs cost", _price(report), _price_lead(report)),
+        section("Timeline", _timeline(report), "Seconds since the study's first measurement."),
+        section("Start a server with it", _flags(report)),
+        section(
+            "All measurements", study_tables.measurements(report) if report.points else "",
+            _count(report),
+        ),
+        section("Provenance", panel(facts(_provenance(report)))),
+    ]  # fmt: skip
+    return document(f"slotune · study {report.study.name}", body)
+
+
+def _head(report: StudyReport) -> str:
+    study, decision = report.study, report.decision
+    target = study.target or {}
+    model, url = (str(target.get(name) or "") for name in ("model", "url"))
+    lines = [
+        " · ".join(part for part in (f"study {study.name}", study.state, model, url) if part),
+        load_of(report),
+    ]
+    if decision is None:
+        badge = pill("fail" if report.outcomes else "", "no answer", big=True)
+        return head(f"No answer: {report.no_answer}", lines, badge)
+    if decision.answer != "none_feasible":
+        wanted: list[Any] = list(decision.gains) if len(decision.gains) > 1 else []
+        gains = [gain_text(decision, objective, gain) for objective, gain in wanted]
+        lines = [*(gains or [_gain(report)]), *lines]
+    title = f"{ANSWERS[decision.answer]}: {decision.reason}"
+    return head(title, lines, pill(*BADGES[decision.answer], big=True))
+
+
+def _gain(report: StudyReport) -> str:
+    decision = report.decision
+    assert decision is not None
+    shown = [o for o, gain in decision.gains if gain == decision.gain]
+    return gain_text(decision, shown[0] if shown else report.goal.objectives[0])
+
+
+def _doubts(report: StudyReport) -> str:
+    texts = []
+    if report.decision is not None:
+        texts += cautions(report.decision, report.goal, report.outcomes)
+    if changed := changed_text(report):
+        texts.append(changed)
+    if report.study.state != "done":
+        texts.append(f"the study is {report.study.state}: this is what it holds so far")
+    return callout("warn", texts)
+
+
+def _count(report: StudyReport) -> str:
+    return (
+        f"{count_text(len(report.outcomes), 'measurement')} in "
+        f"{count_text(len(report.points), 'trial')}; small: 95 % interval and samples."
+    )
+
+
+def _history(report: StudyReport) -> str:
+    if not report.points:
+        return ""
+    key = legend([*STAGES, ("cgood", "best so far that met the SLOs"), ("cbad", "no result")])
+    return _stacked([
+        panel(
+            key + study_charts.history(report, place), objective.key,
+            f"{objective}, {report.unit(place) or 'no unit'}",
+        )
+        for place, objective in enumerate(report.goal.objectives)
+    ])  # fmt: skip
+
+
+def _front(report: StudyReport) -> str:
+    objectives = report.goal.objectives
+    if len(objectives) < 2:
+        return ""
+    listed = study_tables.front_table(report)
+    if not listed:
+        return panel("", "", "no configuration met the SLOs: there is no front")
+    key = legend([*STAGES, ("cgood", "front")])
+    drawn = [
+        panel(key + study_charts.front(report, places), f"{objectives[places[1]].key} against "
+              f"{objectives[places[0]].key}")
+        for places in itertools.combinations(range(len(objectives)), 2)
+    ]  # fmt: skip
+    return _stacked([*drawn, panel(listed, "", "none of these is beaten in every objective")])
+
+
+def _slices(report: StudyReport) -> str:
+    if not report.points or not report.axes:
+        return ""
+    slos = bool(report.goal.slos) and MARGIN in report.importances
+    key = report.goal.objectives[0].key
+    panels = []
+    for axis in report.axes:
+        drawn = study_knobs.slice_of(report, axis, margins=False)
+        panels.append(panel(drawn, f"{key} against {axis.name}", report.unit(0)))
+        if slos:
+            drawn = study_knobs.slice_of(report, axis, margins=True)
+            line = "1 is the bound, above it is missed"
+            panels.append(panel(drawn, f"worst figure over its bound against {axis.name}", line))
+    parts = [legend(STAGES), f'<div class="grid2">{"".join(panels)}</div>']
+    if len(report.axes) > 1:
+        across, up = _two(report)
+        drawn = study_knobs.heat(report, across, up)
+        title = f"{key} over {across.name} and {up.name}"
+        parts.append(panel(drawn, title, study_knobs.heat_range(report)))
+    return _stacked(parts)
+
+
+def _two(report: StudyReport) -> tuple[Axis, Axis]:
+    """The two knobs that matter most, where that can be told; else the first two."""
+    found = report.importances.get(report.goal.objectives[0].key)
+    order = [share.knob for share in found.shares] if found is not None else []
+    known = sorted(report.axes, key=lambda a: order.index(a.name) if a.name in order else 99)
+    return known[0], known[1]
+
+
+def _importances(report: StudyReport) -> str:
+    drawn = [study_tables.importance(key, found) for key, found in report.importances.items()]
+    return f'<div class="grid2">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _importances_lead() -> str:
+    return (
+        "PED-ANOVA of Optuna: how differently the best measurements lie on a knob than all of them "
+        "do, as shares of all knobs. Measurements without a result are left out."
+    )
+
+
+def _price(report: StudyReport) -> str:
+    parts = []
+    for ladder in report.ladders:
+        title = ladder.clause.text
+        if ladder.why_not:
+            parts.append(panel("", title, f"cannot tell: {ladder.why_not}"))
+            continue
+        drawn = f'<div class="grid2">{study_charts.price(report, ladder)}</div>'
+        open_ = any(r.config is not None and not r.confirmed for r in ladder.rungs)
+        line = UNCONFIRMED if open_ else ""
+        parts.append(panel(drawn + study_tables.ladder_table(ladder), title, line))
+    return _stacked(parts) if parts else ""
+
+
+def _price_lead(report: StudyReport) -> str:
+    return (
+        f"The best {report.goal.objectives[0].key} among the configurations that meet every SLO at "
+        "their point estimate, if this bound alone were another one: stored measurements judged "
+        "again, nothing measured anew. Dot: confirmation runs; ring: search alone."
+    )
+
+
+def _timeline(report: StudyReport) -> str:
+    if not report.outcomes:
+        return ""
+    key = legend([*STAGES, ("cbad", "no result")])
+    parts = [panel(key + study_charts.timeline(report))]
+    if failed := study_tables.failures(report):
+        parts.append(panel(failed, "Measurements without a result"))
+    return _stacked(parts)
+
+
+def _flags(report: StudyReport) -> str:
+    decision = report.decision
+    if decision is None or decision.answer == "none_feasible":
+        return panel("", "", "no configuration is recommended")
+    return study_tables.flags(report, decision)
+
+
+def _stacked(parts: list[str]) -> str:
+    return f'<div class="stack">{"".join(parts)}</div>'
+
+
+def _provenance(report: StudyReport) -> list[tuple[str, object]]:
+    study = report.study
+    space, budget, target = study.space or {}, study.budget or {}, study.target or {}
+    seeds = sorted({outcome.seed for outcome in report.outcomes})
+    told = [(f"target {name}".replace("_", " "), value) for name, value in target.items()
+            if value not in (None, "", [], {}) and name != "original_config"]  # fmt: skip
+    return [
+        ("study", study.name), ("state", study.state), ("began", when(study.created_at_s)),
+        ("last written", when(study.updated_at_s)), ("command", study.command),
+        ("objectives", ", ".join(map(str, report.goal.objectives))), ("SLOs", study.slos),
+        ("loads", " and ".join(report.loads)), ("seed", study.seed),
+        ("seeds of the measurements", ", ".join(map(str, seeds))),
+        ("searched", "; ".join(map(str, space.get("axes") or []))),
+        ("constraints", "; ".join(map(str, space.get("constraints") or []))),
+        ("fixed", " ".join(f"{k}={v}" for k, v in (space.get("fixed") or {}).items())),
+        ("price per hour", space.get("price_per_hour")), ("budget", budget.get("text")),
+        ("spent", show(sum(o.spent_s for o in report.outcomes), "s") if report.outcomes else ""),
+        *((f"ruled out by arithmetic: {why}", n) for why, n in ruled_out(report).items()),
+        *told,
+    ]  # fmt: skip

@@ -1,0 +1,214 @@
+"""The tables of a study's page: both sides, checks, importances, what SLOs cost, measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from tuner.report.flags import FORMS, Exported, config_text, exported_text
+from tuner.report.front import front_dicts
+from tuner.report.html.page import panel, pill, range_text, table
+from tuner.report.html.scale import Scale
+from tuner.report.optimize import SHOWN
+from tuner.report.study import Point, StudyReport
+from tuner.report.study_health import checks
+from tuner.report.study_text import how_known, named, order_text
+from tuner.search.decide import Decision
+from tuner.search.importance import Importances
+from tuner.search.price import Ladder, Rung
+from tuner.slo.pooled import Pooled
+from tuner.stats import Estimate
+from tuner.targets.base import setting_text
+from tuner.targets.flags import DIALECTS
+from tuner.units import show
+
+CHECK_PILLS = {
+    "fine": ("pass", "✔ fine"), "look": ("inconclusive", "! look"), "unknown": ("", "cannot tell"),
+}  # fmt: skip
+NO_RESULT = {"failed": "fail", "invalid": "inconclusive", "aborted": "inconclusive"}
+FORM_TITLES = {
+    "slotune": "this engine", "vllm": "vllm serve", "sglang": "SGLang",
+    "env": "environment file", "compose": "docker compose", "helm": "Helm values",
+}  # fmt: skip
+MOST_POINTS = 500
+
+
+def sides(report: StudyReport, decision: Decision) -> str:
+    """Baseline against best: knobs, every figure with interval and samples, the SLOs."""
+    shown = [("baseline", decision.baseline_config, decision.baseline)]
+    if decision.best_config is not None and decision.best is not None:
+        shown.append(("best", decision.best_config, decision.best))
+    rows = [
+        [escape(knob), *(escape(setting_text(config.get(knob, "–"))) for _, config, _ in shown)]
+        for knob in decision.baseline_config
+    ]
+    rows.append(["runs", *(str(pooled.runs) for _, _, pooled in shown)])
+    wanted = [o.key for o in report.goal.objectives] + [c.key for c in report.goal.slos.clauses]
+    for key in dict.fromkeys([*wanted, *SHOWN]):
+        figures = [pooled.summary.get(key) for _, _, pooled in shown]
+        if any(figure is not None for figure in figures):
+            rows.append([escape(key), *(cell(figure) for figure in figures)])
+    rows += _clauses([pooled for _, _, pooled in shown])
+    looks = ("key", *("num" for _ in shown))
+    return panel(table(("", *(name for name, _, _ in shown)), rows, looks))
+
+
+def _clauses(shown: Sequence[Pooled]) -> list[list[str]]:
+    each = [pooled.verdict.clauses for pooled in shown]
+    rows = []
+    for clauses in zip(*each, strict=False):
+        cells = [
+            pill(one.state) + (f'<br><span class="dim">{escape(one.reason)}</span>'
+                               if one.reason else "")
+            for one in clauses
+        ]  # fmt: skip
+        rows.append([escape(clauses[0].clause.text), *cells])
+    return rows
+
+
+def cell(estimate: Estimate | None) -> str:
+    """A figure over its interval and samples; what was not measured says why."""
+    if estimate is None:
+        return "–"
+    if not estimate.measured:
+        return f'no data<br><span class="dim">{escape(estimate.reason)}</span>'
+    value = escape(show(estimate.value, estimate.unit))
+    return f'{value}<br><span class="dim">{escape(range_text(estimate))} · n {estimate.n:,}</span>'
+
+
+def health(report: StudyReport) -> str:
+    rows = [
+        [escape(check.name), pill(*CHECK_PILLS[check.state]), escape(check.text)]
+        for check in checks(report)
+    ]
+    return panel(table(("", "", ""), rows, ("", "", "dim wrap")))
+
+
+def importance(title: str, found: Importances) -> str:
+    if found.why_not:
+        return panel("", title, f"cannot tell: {found.why_not} (n {found.n:,})")
+    rows = [
+        [
+            escape(share.knob), f"{share.value:.0%}", f"{share.low:.0%} … {share.high:.0%}",
+            _share(share.value, share.low, share.high),
+        ]
+        for share in found.shares
+    ]  # fmt: skip
+    header = ("knob", "share", "95 % interval", "")
+    return panel(table(header, rows, ("key", "num", "num dim", "")), title, order_text(found))
+
+
+def _share(value: float, low: float, high: float) -> str:
+    """A share from 0 to 1 with its interval."""
+    width, height = 220, 18
+    x = Scale(0.0, 1.0, 3, width - 3)
+    at, a, b = (x.at(part) for part in (value, low, high))
+    return (
+        f'<svg class="share" viewBox="0 0 {width} {height}" aria-hidden="true">'
+        f'<rect class="share-bar" x="3" y="4" width="{max(0.8, at - 3):.1f}" height="10"/>'
+        f'<line class="whisker" x1="{a:.1f}" x2="{b:.1f}" y1="9" y2="9"/></svg>'
+    )
+
+
+def ladder_table(ladder: Ladder) -> str:
+    rows = [
+        [
+            escape(ladder.bound_text(rung)), ladder.change(rung), f"{rung.met} of {rung.known}",
+            *_best(rung),
+        ]
+        for rung in ladder.rungs
+    ]  # fmt: skip
+    header = ("bound", "", "meet", "best", "configuration", "its SLOs", "")
+    looks = ("key", "dim", "num", "num", "dim", "", "dim")
+    return table(header, rows, looks)
+
+
+def _best(rung: Rung) -> list[str]:
+    if rung.config is None:
+        return ["none", "", "", ""]
+    return [
+        cell(rung.estimate), escape(config_text(rung.config)), pill(rung.state),
+        escape(how_known(rung)),
+    ]  # fmt: skip
+
+
+def front_table(report: StudyReport) -> str:
+    keys = [objective.key for objective in report.goal.objectives]
+    rows = [
+        [
+            escape(config_text(point["config"])),
+            *(cell(Estimate.from_dict(point["figures"][key])) for key in keys),
+            str(point["runs"]),
+        ]
+        for point in front_dicts(report.goal, report.trials)
+    ]
+    header = ("configuration", *keys, "runs")
+    return table(header, rows, ("dim", *("num" for _ in keys), "num"))
+
+
+def failures(report: StudyReport) -> str:
+    """Every measurement without a result: when, which, why, and the end of the server's log."""
+    rows = []
+    start_s = min((o.started_at_s for o in report.outcomes), default=0.0)
+    for number, outcome in enumerate(report.outcomes, 1):
+        if outcome.ok:
+            continue
+        first, _, rest = (outcome.failure_reason or "no reason given").partition("\n")
+        text = escape(first) + (_folded("end of the server's log", rest) if rest.strip() else "")
+        whose = "configuration's fault" if outcome.failure_kind == "configuration" else "transient"
+        rows.append([
+            str(number), show(outcome.started_at_s - start_s, "s"), outcome.stage,
+            pill(NO_RESULT.get(outcome.state, ""), outcome.state),
+            whose if outcome.failure_kind else "", escape(config_text(outcome.config)), text,
+        ])  # fmt: skip
+    header = ("#", "at", "stage", "", "", "configuration", "reason")
+    return table(header, rows, ("num", "num", "", "", "dim", "dim", "wrap"))
+
+
+def measurements(report: StudyReport) -> str:
+    """Every trial with its objectives, intervals and samples."""
+    keys = [objective.key for objective in report.goal.objectives]
+    points = report.points[:MOST_POINTS]
+    rows = [
+        [
+            str(point.number), point.trial.stage, escape(config_text(point.trial.config)),
+            *(_value(report, point, place) for place in range(len(keys))),
+            pill("fail", "no result") if point.state == "none" else pill(point.state),
+            escape("; ".join(filter(None, [point.why, point.early and f"early: {point.early}"]))),
+        ]
+        for point in points
+    ]  # fmt: skip
+    header = ("#", "stage", "configuration", *keys, "SLOs", "")
+    looks = ("num", "", "dim", *("num" for _ in keys), "", "dim wrap")
+    more = len(report.points) - len(points)
+    line = f"the first {MOST_POINTS}; {more} more are in `tuner report --json`" if more else ""
+    return panel(table(header, rows, looks), "", line)
+
+
+def _value(report: StudyReport, point: Point, place: int) -> str:
+    if point.state == "none":
+        return "no traffic" if point.why.startswith("no traffic") else "no data"
+    value, estimate = point.reading.values[place], point.estimates[place]
+    if estimate is not None:
+        return cell(estimate)
+    return "no data" if value is None else escape(show(value, report.unit(place)))
+
+
+def flags(report: StudyReport, decision: Decision) -> str:
+    """The chosen configuration in every form that a deployment reads."""
+    about = named(report)
+    spoken = next((dialect for dialect in DIALECTS if dialect == about["engine"]), DIALECTS[0])
+    what = Exported(decision.chosen_config, spoken, about["model"])
+    forms = {form: exported_text(what, form).rstrip("\n") for form in FORMS}
+    lines = [
+        f'<div class="dim">{escape(FORM_TITLES[form])}</div><pre>{escape(forms[form])}</pre>'
+        for form in DIALECTS
+    ]
+    files = [
+        _folded(FORM_TITLES[form], text) for form, text in forms.items() if form not in DIALECTS
+    ]
+    return panel("".join([*lines, *files]))
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"

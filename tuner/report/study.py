@@ -1,0 +1,295 @@
+"""A stored study as its reports need it: read once, judged from its raw records, decided again.
+
+It takes a StoredStudy, which is the same from the database and from a bundle. Invariant: every
+figure follows from the stored records and this version's code; what was written as the answer when
+the study ended is only compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from storage.rows import Study
+from tuner.errors import UserError
+from tuner.exchange.bundle import StoredStudy
+from tuner.exchange.judging import workload_of
+from tuner.search.axis import Axis, is_number
+from tuner.search.capacity import Capacity
+from tuner.search.decide import Config, Decision, decide
+from tuner.search.each_load import EachLoad
+from tuner.search.goal import Goal, Reading
+from tuner.search.importance import Importances, importances
+from tuner.search.knob_text import parse_knob
+from tuner.search.ledger import stored_outcome
+from tuner.search.objective import CAPACITY, Objective, objective_from_text
+from tuner.search.price import Ladder, ladders
+from tuner.search.trial import Outcome
+from tuner.search.trials import Trial, explored, trials_of
+from tuner.slo import SloSet, parse_slos
+from tuner.stats import Estimate
+from tuner.targets.base import KnobRange, Setting
+from tuner.workload import Workload, parse_workload
+
+State = Literal["pass", "fail", "inconclusive", "none"]
+MARGIN = "worst SLO margin"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A trial as it is drawn and listed. number: from 1, in order of time. estimates: one per
+    objective, with the interval where the figure has one. state "none": no result; why says why.
+    early: what ended it before its time."""
+
+    number: int
+    trial: Trial
+    reading: Reading
+    estimates: tuple[Estimate | None, ...]
+    state: State
+    why: str = ""
+    early: str = ""
+
+    @property
+    def value(self) -> float | None:
+        return self.reading.values[0]
+
+    @property
+    def worst_margin(self) -> float | None:
+        """log of the worst figure over its bound; None without SLOs or without a result."""
+        margins = self.reading.margins[:-1]
+        return max(margins) if margins and self.state != "none" else None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyReport:
+    """decision None: the study has no answer, and no_answer says why. importances: by objective,
+    and of the worst SLO margin."""
+
+    study: Study
+    goal: Goal
+    baseline: Config
+    axes: tuple[Axis, ...]
+    loads: tuple[str, ...]
+    outcomes: list[Outcome]
+    points: list[Point]
+    decision: Decision | None
+    no_answer: str
+    importances: dict[str, Importances]
+    ladders: list[Ladder]
+
+    @property
+    def trials(self) -> list[Trial]:
+        return [point.trial for point in self.points]
+
+    def unit(self, place: int) -> str:
+        """Of an objective's values as they are compared."""
+        if len(self.goal.loads) > 1:
+            return "× baseline"
+        units = [p.estimates[place] for p in self.points]
+        return next((found.unit for found in units if found is not None), "")
+
+    @property
+    def stored_answer(self) -> str:
+        """What was told when the study ended; "" before that."""
+        return str((self.study.result or {}).get("answer") or "")
+
+
+def study_report(stored: StoredStudy) -> StudyReport:
+    """Raises UserError for a study that is no search, StorageError."""
+    study = stored.study
+    goal, texts = _goal(stored)
+    outcomes = _outcomes(stored, goal)
+    baseline = _baseline(study, outcomes)
+    axes = _axes(study, baseline, outcomes)
+    trials = trials_of(outcomes)
+    points = [_point(number, trial, trials, goal) for number, trial in enumerate(trials, 1)]
+    decision, why = _decision(study, outcomes, baseline, goal)
+    return StudyReport(
+        study, goal, baseline, axes, texts, outcomes, points, decision, why,
+        _importances(goal, points, axes), ladders(goal, trials),
+    )  # fmt: skip
+
+
+def _goal(stored: StoredStudy) -> tuple[Goal, tuple[str, ...]]:
+    """And the texts of its loads, as they were given."""
+    study = stored.study
+    space = study.space or {}
+    kept = space.get("objectives")
+    if not kept:
+        raise UserError(
+            f"study {study.name} is no search of `tuner optimize`; `tuner studies {study.name}` "
+            "shows it"
+        )
+    objectives = tuple(objective_from_text(text) for text in kept)
+    slos = parse_slos([study.slos]) if study.slos else SloSet()
+    told = study.workload or {}
+    texts = tuple(str(one.get("text") or "") for one in (told, *(told.get("also") or [])))
+    loads = tuple(_load(text, stored) for text in texts)
+    if objectives[0].key == CAPACITY:
+        return Capacity(slos, loads[0]), texts
+    return EachLoad(objectives, slos, loads), texts
+
+
+def _load(text: str, stored: StoredStudy) -> Workload:
+    """The load a text names; where its file is not on this machine, one of the records' lengths:
+    only its arrivals count for what was measured already."""
+    try:
+        return parse_workload(text or None)
+    except UserError:
+        row = next((r for r in stored.measurements if (r.workload or {}).get("text") == text), None)
+        if row is None or row.summary is None:
+            raise
+        return workload_of(text, stored.load_records(row.id))
+
+
+def _outcomes(stored: StoredStudy, goal: Goal) -> list[Outcome]:
+    price = (stored.study.space or {}).get("price_per_hour")
+    told = stored.study.workload or {}
+    texts = [str(one.get("text") or "") for one in (told, *(told.get("also") or []))]
+    known = dict(zip(texts, goal.loads, strict=True))
+    found = []
+    for row in stored.measurements:
+        text = str((row.workload or {}).get("text") or texts[0])
+        if text not in known:
+            known[text] = _load(text, stored)
+        found.append(
+            stored_outcome(row, stored.load_records, goal.slos, known[text], price)
+        )  # fmt: skip
+    return found
+
+
+def _baseline(study: Study, outcomes: Sequence[Outcome]) -> Config:
+    told = (study.target or {}).get("original_config")
+    if told:
+        return dict(told)
+    return next((dict(o.config) for o in outcomes if o.stage == "baseline"), {})
+
+
+def _axes(study: Study, baseline: Config, outcomes: Sequence[Outcome]) -> tuple[Axis, ...]:
+    """What was searched: the stored texts, and where one cannot be read, what was seen of it."""
+    found = []
+    names = {*baseline, *(name for outcome in outcomes for name in outcome.config)}
+    anything = {name: KnobRange(baseline.get(name, 0), 1, 0, False) for name in names}
+    for text in (study.space or {}).get("axes") or []:
+        try:
+            part = parse_knob(text, anything)
+        except UserError:
+            continue
+        if isinstance(part, Axis):
+            found.append(part)
+    if found:
+        return tuple(found)
+    return tuple(
+        _seen(name, values)
+        for name in sorted(names)
+        if len(values := [o.config[name] for o in outcomes if name in o.config]) > 1
+        and len(set(values)) > 1
+    )
+
+
+def _seen(name: str, values: Sequence[Setting]) -> Axis:
+    numbers = sorted({float(v) for v in values if is_number(v)})
+    words = tuple(dict.fromkeys(v for v in values if not is_number(v)))
+    if words or not numbers:
+        return Axis(name, False, 0, 0, values=(*(v for v in numbers), *words))
+    return Axis(name, all(n == int(n) for n in numbers), numbers[0], numbers[-1])
+
+
+def _point(number: int, trial: Trial, trials: Sequence[Trial], goal: Goal) -> Point:
+    reading = goal.read(trial, trials)
+    estimates = tuple(_estimate(trial, goal, objective) for objective in goal.objectives)
+    early = next(
+        (p.measurement.ended_why for p in trial.parts if p.ended_early and p.measurement), ""
+    )
+    state, why = _state(trial, goal)
+    if state != "none" and reading.values[0] is None:
+        why = why or _no_value(trial, goal)
+    return Point(number, trial, reading, estimates, state, why, early)
+
+
+def _estimate(trial: Trial, goal: Goal, objective: Objective) -> Estimate | None:
+    """None where a trial of several loads is worth a ratio, which has no interval of its own."""
+    if not trial.ok or len(goal.loads) > 1:
+        return None
+    if objective.key == CAPACITY:
+        pooled = goal.pooled([trial])
+        return pooled.summary.get(CAPACITY) if pooled is not None else None
+    made = trial.parts[0].measurement
+    return made.summary.get(objective.key) if made is not None else None
+
+
+def _state(trial: Trial, goal: Goal) -> tuple[State, str]:
+    failed = trial.failed_part
+    if failed is not None:
+        reason = (failed.failure_reason or "no reason given").splitlines()[0]
+        return "none", f"{failed.state}: {reason}"
+    made = [part.measurement for part in trial.parts if part.measurement is not None]
+    if made and not any(one.counts.get("sent") for one in made):
+        return "none", "no traffic: no request was due inside the window"
+    if isinstance(goal, Capacity):
+        return ("pass" if goal.read(trial, [trial]).meets else "fail"), ""
+    verdicts = [part.verdict for part in trial.parts if part.verdict is not None]
+    states = [verdict.state for verdict in verdicts]
+    reasons = [v.reason or c.reason for v in verdicts for c in v.clauses if c.state != "pass"]
+    why = next((reason for reason in reasons if reason), "")
+    if "fail" in states:
+        return "fail", why
+    return ("inconclusive" if "inconclusive" in states else "pass"), why
+
+
+def _no_value(trial: Trial, goal: Goal) -> str:
+    key = goal.objectives[0].key
+    made = trial.parts[0].measurement
+    found = made.summary.get(key) if made is not None else None
+    if found is not None and not found.measured:
+        return f"no data for {key}: {found.reason}"
+    if len(trial.parts) < len(goal.loads):
+        return f"{len(trial.parts)} of {len(goal.loads)} loads measured: the SLOs were missed"
+    return f"no finite {key}"
+
+
+def _decision(
+    study: Study, outcomes: Sequence[Outcome], baseline: Config, goal: Goal
+) -> tuple[Decision | None, str]:
+    if not outcomes:
+        return None, f"no data: the study is {study.state} and holds no measurement"
+    mine = [o for o in outcomes if o.config == baseline]
+    try:
+        return decide(outcomes, baseline, goal), ""
+    except ValueError:
+        if not mine:
+            return None, "the baseline was not measured"
+        reason = (mine[-1].failure_reason or "it has no result").splitlines()[0]
+        return None, f"the baseline has no result: {reason}"
+
+
+def _importances(
+    goal: Goal, points: Sequence[Point], axes: Sequence[Axis]
+) -> dict[str, Importances]:
+    knobs = [axis.name for axis in axes]
+    searched = {id(trial) for trial in explored(p.trial for p in points)}
+    usable = [
+        p for p in points
+        if id(p.trial) in searched and p.state != "none" and all(k in p.trial.config for k in knobs)
+    ]  # fmt: skip
+    positions = [{a.name: position(a, p.trial.config[a.name]) for a in axes} for p in usable]
+    found = {}
+    for place, objective in enumerate(goal.objectives):
+        sign = -1.0 if objective.higher_is_better else 1.0
+        values = [p.reading.values[place] for p in usable]
+        pairs = [(at, sign * v) for at, v in zip(positions, values, strict=True) if v is not None]
+        found[objective.key] = importances(pairs, knobs)
+    if goal.slos and not isinstance(goal, Capacity):
+        margins = [
+            (at, max(p.reading.margins[:-1])) for at, p in zip(positions, usable, strict=True)
+        ]
+        found[MARGIN] = importances(margins, knobs)
+    return found
+
+
+def position(axis: Axis, value: Setting) -> float:
+    """Of a setting on its axis, in [0, 1]."""
+    at = axis.encode(value)
+    return min(1.0, max(0.0, at)) if math.isfinite(at) else 0.5

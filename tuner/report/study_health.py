@@ -1,0 +1,146 @@
+"""What a reader of a study should know before trusting its answer, each with its numbers.
+
+A check is "fine", to "look" at (more time or another range would mend it), or "unknown".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner.report.optimize import UNSTEADY
+from tuner.report.study import StudyReport
+from tuner.search.axis import is_number
+from tuner.search.noise import noise_of
+from tuner.search.trials import distinct, explored
+from tuner.targets.base import setting_text
+from tuner.units import count_text, show
+
+MANY_MISS = 0.8
+"""Share of configurations that miss the SLOs above which the search had little to choose from."""
+
+MUCH_NOISE = 0.1
+"""sd of the log of the objective between runs above which gains of some percent cannot be seen."""
+
+MOST_REASONS = 5
+
+State = Literal["fine", "look", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: State
+    text: str
+
+
+def checks(report: StudyReport) -> list[Check]:
+    return [
+        *_edges(report), _missed(report), _noise(report), _drift(report), _client(report),
+        _failed(report), _early(report),
+    ]  # fmt: skip
+
+
+def _edges(report: StudyReport) -> Iterator[Check]:
+    name = "optimum inside the ranges"
+    decision = report.decision
+    if decision is None or decision.best_config is None:
+        yield Check(name, "unknown", "no configuration of the search is recommended")
+        return
+    best = decision.best_config
+    at_edge = []
+    for axis in report.axes:
+        settings = [value for value in axis.settings if is_number(value)]
+        value = best.get(axis.name)
+        if len(settings) > 1 and value in (settings[0], settings[-1]):
+            end = "lower" if value == settings[0] else "upper"
+            at_edge.append(f"{axis.name}={setting_text(value)} is the {end} end of {axis}")
+    if at_edge:
+        text = "; ".join(at_edge) + ": a wider --knob range may hold a better one"
+        yield Check(name, "look", text)
+    else:
+        yield Check(name, "fine", "the best configuration is at no end of a searched range")
+
+
+def _missed(report: StudyReport) -> Check:
+    name = "configurations that miss the SLOs"
+    if not report.goal.slos:
+        return Check(name, "fine", "no SLO was given")
+    searched = {id(trial) for trial in explored(report.trials)}
+    known = [p for p in report.points if id(p.trial) in searched and p.trial.ok]
+    total = len(distinct([p.trial for p in known]))
+    if not total:
+        return Check(name, "unknown", "no configuration of the search has a result")
+    meeting = len(distinct([p.trial for p in known if p.reading.meets]))
+    missing = total - meeting
+    text = f"{missing} of {total} ({missing / total:.0%}) missed them at their point estimate"
+    return Check(name, "look" if missing > MANY_MISS * total else "fine", text)
+
+
+def _noise(report: StudyReport) -> Check:
+    noise = noise_of(report.goal, report.trials)
+    key = report.goal.objectives[0].key
+    state: State = "look" if noise.sd > MUCH_NOISE else "fine"
+    return Check("noise between runs", state if noise.degrees else "unknown", noise.text(key))
+
+
+def _drift(report: StudyReport) -> Check:
+    name = "baseline steady over the study"
+    mine = [p for p in report.points if p.trial.config == report.baseline and p.value is not None]
+    values = [p.value for p in mine if p.value is not None]
+    if len(values) < 2:
+        return Check(name, "unknown", f"{count_text(len(values), 'run')} of the baseline")
+    unit = report.unit(0)
+    low, high = min(values), max(values)
+    text = (
+        f"{report.goal.objectives[0].key} of {len(values)} runs of the unchanged baseline: first "
+        f"{show(values[0], unit)}, last {show(values[-1], unit)}, from {show(low, unit)} to "
+        f"{show(high, unit)}"
+    )
+    return Check(name, "look" if high > UNSTEADY * low else "fine", text)
+
+
+def _client(report: StudyReport) -> Check:
+    reasons = [_reason(o.failure_reason) for o in report.outcomes if o.state == "invalid"]
+    total = len(report.outcomes)
+    if not reasons:
+        text = f"0 of {count_text(total, 'measurement')} spoilt by the load generator"
+        return Check("load generator", "fine" if total else "unknown", text)
+    text = f"{len(reasons)} of {total} measurements spoilt by the load generator: {_told(reasons)}"
+    return Check("load generator", "look", text)
+
+
+def _failed(report: StudyReport) -> Check:
+    failed = [o for o in report.outcomes if o.state in ("failed", "aborted")]
+    total = len(report.outcomes)
+    if not failed:
+        text = f"0 of {count_text(total, 'measurement')} failed"
+        return Check("failures", "fine" if total else "unknown", text)
+    told = _told([_reason(o.failure_reason) for o in failed])
+    return Check("failures", "look", f"{len(failed)} of {total} measurements failed: {told}")
+
+
+def _early(report: StudyReport) -> Check:
+    """Not a fault: it is how the search saves time."""
+    searched = [o for o in report.outcomes if o.stage in ("sweep", "search")]
+    early = sum(o.ended_early for o in searched)
+    text = (
+        f"{early} of {count_text(len(searched), 'measurement')} of the search: their windows are "
+        "short and their intervals wide"
+    )
+    if not early:
+        text = f"0 of {count_text(len(searched), 'measurement')} of the search"
+    return Check("ended early", "fine" if searched else "unknown", text)
+
+
+def _reason(text: str) -> str:
+    return (text or "no reason given").splitlines()[0]
+
+
+def _told(reasons: Sequence[str]) -> str:
+    counted = Counter(reasons).most_common()
+    told = "; ".join(f"{n} × {reason}" for reason, n in counted[:MOST_REASONS])
+    more = len(counted) - MOST_REASONS
+    return f"{told}; and {count_text(more, 'other reason')}" if more > 0 else told
