@@ -38,12 +38,12 @@ def time_series(
         for at_s, value in points
     ]
     frame = pd.DataFrame(rows, columns=["time", "value", "series"])
-    names = list(series)
+    names, clock = list(series), _clock(series)
     highest = max((v for points in series.values() for _, v in points if v is not None), default=0)
     top = 1.0 if top is None and not highest and not bound else top
     domain = alt.Undefined if top is None else [0, top]
     base = alt.Chart(frame).encode(
-        x=alt.X("time:T", title=None, axis=alt.Axis(format="%H:%M:%S", tickCount=4, grid=False)),
+        x=alt.X("time:T", title=None, axis=alt.Axis(format=clock, tickCount=4, grid=False)),
         y=alt.Y(
             "value:Q",
             title=None,
@@ -58,7 +58,7 @@ def time_series(
             else alt.Legend(orient="top", title=None, symbolType="stroke", padding=0, offset=2),
         ),
         tooltip=[
-            alt.Tooltip("time:T", format="%H:%M:%S"),
+            alt.Tooltip("time:T", format=clock),
             alt.Tooltip("series:N"),
             alt.Tooltip("value:Q", format=".3~g", title=unit),
         ],
@@ -73,6 +73,13 @@ def time_series(
             rule.mark_rule(color=BAD, strokeDash=[4, 3], strokeWidth=1).encode(y="bound:Q")
         )
     return alt.layer(*layers).properties(height=height, background="transparent")
+
+
+def _clock(series: Mapping[str, Points]) -> str:
+    """How a moment is written: with its day where the chart spans more than half of one."""
+    times_s = [at_s for points in series.values() for at_s, _ in points]
+    long = bool(times_s) and max(times_s) - min(times_s) > 43_200
+    return "%d %b %H:%M" if long else "%H:%M:%S"
 
 
 OUTCOME_COLOURS = {

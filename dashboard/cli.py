@@ -57,7 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--database",
         default=DEFAULT_DATABASE,
-        help=f"studies to show: file or SQLAlchemy URL, read only (default {DEFAULT_DATABASE})",
+        help="studies to show, and where the history of --url is kept: file or SQLAlchemy URL "
+        f"(default {DEFAULT_DATABASE})",
+    )
+    add(
+        "--no-history",
+        action="store_true",
+        help="write nothing: metrics of --url are then shown for the last 15 minutes only",
     )
     add(
         "--slo",
@@ -107,6 +113,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         refresh_s=args.refresh,
         labels=_pairs("--label", args.label),
         knobs=_pairs("--set", args.knobs),
+        keep_history=not args.no_history,
     )
 
 

@@ -1,7 +1,8 @@
 """What the pages read from, opened once per process: the metric source and the database.
 
-The database is opened read-only, so a page can neither create, migrate nor lock it; a fault is a
-sentence for the page (`Unavailable`), never an exception that reaches the user.
+Pages open the database read-only, so that none can create, migrate or lock it; only the history of
+what is scraped is written, a point a minute. A fault is a sentence for the page (`Unavailable`),
+never an exception that reaches the user.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def _source(settings: Settings) -> MetricSource:
         prometheus=settings.prometheus,
         scrape_interval_s=settings.refresh_s,
         labels=dict(settings.labels) or None,
+        database=settings.database if settings.keep_history else None,
     )
 
 

@@ -20,6 +20,11 @@ _SPECS: dict[str, SignalSpec | BreakdownSpec] = {
 }
 LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue", "prefill")
 QUANTILES = (0.5, 0.95, 0.99)
+STEPS = 120
+"""Points of a chart."""
+
+LIVE_STEP_S = 30.0
+"""From longer steps on a chart shows a gauge's peaks: a sample now and then would miss them."""
 
 
 def _names(signal: str) -> tuple[str, ...]:
@@ -118,7 +123,7 @@ def take(source: MetricSource, window_s: float) -> Snapshot:
 
     The window is cut to what the source has watched: before that nothing was seen, which is not 0.
     """
-    watched = Watched(source)
+    watched = Watched(source.over(window_s))
     window_s = watched.status.window_s(window_s)
     running = watched.ask("running", lambda s, n: s.gauge(n, agg="sum"))
     return Snapshot(
@@ -165,23 +170,27 @@ def attainment(
 def chart_points(
     watched: Watched, signal: str, *, span_s: float, window_s: float, q: float | None = None
 ) -> list[tuple[float, float | None]]:
-    """(Unix seconds, value) of a signal over the last span_s; gaps where nothing was measured."""
+    """(Unix seconds, value) of a signal over the last span_s; gaps where nothing was measured.
+
+    Rates and quantiles are over window_s, and over a step where that is longer.
+    """
     name = watched.resolve(signal)
     if name is None:
         if watched.names:
             return []
         name = _names(signal)[0]  # a silent target: what was read before it fell silent is shown
     end_s = time.time()
-    step_s = max(watched.source.scrape_interval_s, span_s / 120)
+    step_s = max(watched.source.scrape_interval_s, span_s / STEPS)
     gauges = ("running", "waiting", "kv_usage")
-    kind: RangeKind = "quantile" if q is not None else "gauge" if signal in gauges else "rate"
+    gauge: RangeKind = "peak" if step_s > LIVE_STEP_S else "gauge"
+    kind: RangeKind = "quantile" if q is not None else gauge if signal in gauges else "rate"
     return watched.source.range(
         kind,
         name,
         start_s=end_s - span_s,
         end_s=end_s,
         step_s=step_s,
-        window_s=window_s,
+        window_s=max(window_s, step_s),
         q=q or 0.95,
     )
 

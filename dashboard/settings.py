@@ -16,6 +16,7 @@ class Settings:
     """url and prometheus exclude each other; both None means that nothing live is watched.
 
     labels narrow what is read of a Prometheus; knobs are settings the server does not tell.
+    keep_history: what is scraped of url is kept in the database.
     """
 
     url: str | None = None
@@ -25,6 +26,7 @@ class Settings:
     refresh_s: float = 2.0
     labels: tuple[tuple[str, str], ...] = ()
     knobs: tuple[tuple[str, str], ...] = ()
+    keep_history: bool = True
 
     @property
     def target(self) -> str:

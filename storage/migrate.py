@@ -14,7 +14,7 @@ from storage.errors import StorageError
 from storage.location import WRITES
 from storage.schema import VERSION_TABLE
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision, known without reading the migrations (a test compares them)."""
 
 _DIRECTORY = Path(__file__).with_name("migrations")

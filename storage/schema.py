@@ -1,5 +1,5 @@
-"""The tables, as SQLAlchemy models: studies, measurements, request records, findings and what
-became of their advice.
+"""The tables, as SQLAlchemy models: studies, measurements, request records, findings, what became
+of their advice, and the history of scraped metrics.
 
 Invariant: this file and the migrations describe the same schema (a test compares them). Optuna
 keeps its own tables in the same database under plural names (`studies`, `trials`, …); ours are
@@ -21,6 +21,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Text,
+    UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -157,3 +158,41 @@ class VerificationRow(Base):
     outcome: Mapped[str]
     reason: Mapped[str | None]
     applied: Mapped[bool]
+
+
+class MetricTargetRow(Base):
+    """A server whose metrics are kept."""
+
+    __tablename__ = "metric_target"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    address: Mapped[str] = mapped_column(unique=True)
+
+
+class MetricLayoutRow(Base):
+    """Which series a point's figures belong to: their texts, in order, compressed."""
+
+    __tablename__ = "metric_layout"
+    __table_args__ = (UniqueConstraint("target_id", "digest"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    target_id: Mapped[int] = mapped_column(ForeignKey("metric_target.id", ondelete="CASCADE"))
+    digest: Mapped[str]
+    blob: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class MetricPointRow(Base):
+    """All series of a target at one moment (storage/history_points.py); slot: Unix time divided by
+    the resolution."""
+
+    __tablename__ = "metric_point"
+
+    target_id: Mapped[int] = mapped_column(
+        ForeignKey("metric_target.id", ondelete="CASCADE"), primary_key=True
+    )
+    resolution_s: Mapped[int] = mapped_column(primary_key=True)
+    slot: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    at_s: Mapped[float]
+    layout_id: Mapped[int] = mapped_column(ForeignKey("metric_layout.id"), index=True)
+    codec: Mapped[str]
+    blob: Mapped[bytes] = mapped_column(LargeBinary)

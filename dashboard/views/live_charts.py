@@ -1,4 +1,5 @@
-"""The overview's six charts over the last minutes. They redraw slower than the figures tick."""
+"""The overview's six charts over the last minutes, or days. They redraw slower than the figures
+tick."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ from dashboard.format import duration
 from dashboard.judge import latency_slos
 from dashboard.settings import current
 from storage.sources.base import MetricSource
+
+LONGEST_LIVE_S = 900.0
+"""Charts of windows up to here show what led to them; of longer ones, just the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,16 @@ PANELS = (
 
 
 def draw(source: MetricSource, window_s: float) -> None:
-    watched = live.Watched(source)
+    span_s = max(300.0, 3 * window_s) if window_s <= LONGEST_LIVE_S else window_s
+    watched = live.Watched(source.over(span_s))
     if current().prometheus and not watched.status.up and not watched.names:
         return  # the figures above say why; every range would wait for its own time-out
-    span_s = max(300.0, 3 * window_s)
-    rate_window_s = max(15.0, 4 * source.scrape_interval_s)
+    rate_window_s = max(15.0, 4 * watched.source.scrape_interval_s, span_s / live.STEPS)
     st.html(
         markup.heading(
             f"Last {duration(span_s)}",
             f"rates and quantiles over a sliding {duration(rate_window_s)}; "
-            "gaps: nothing measured; dashed: SLO",
+            f"{_gauges(span_s)}gaps: nothing measured; dashed: SLO",
         )
     )
     columns = [column for _ in range(2) for column in st.columns(3)]
@@ -61,6 +65,10 @@ def draw(source: MetricSource, window_s: float) -> None:
         }
         with column:
             _panel(panel, series)
+
+
+def _gauges(span_s: float) -> str:
+    return "queue and KV: their peaks; " if span_s / live.STEPS > live.LIVE_STEP_S else ""
 
 
 def _panel(panel: Panel, series: Mapping[str, charts.Points]) -> None:

@@ -18,7 +18,12 @@ from dashboard.settings import current
 from dashboard.views import live_charts
 from storage.sources.base import MetricSource, Reading
 
-WINDOWS_S = {"1 min": 60.0, "5 min": 300.0, "15 min": 900.0}
+WINDOWS_S = {
+    "1 min": 60.0, "5 min": 300.0, "15 min": 900.0, "1 h": 3600.0, "6 h": 21_600.0,
+    "1 d": 86_400.0, "3 d": 259_200.0,
+}  # fmt: skip
+"""Those beyond 15 min are the windows of burn rates, from the history or a Prometheus."""
+
 LATENCY_NAMES = {
     "ttft": "TTFT",
     "tpot": "TPOT",

@@ -5,11 +5,17 @@ All three answer the questions of storage/sources/base.py in the same way.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from storage.errors import StorageError
 from storage.sources.base import Labels, MetricSource
 from storage.sources.exposition import Exposition, parse_exposition
-from storage.sources.fetch import scrape_once
+from storage.sources.fetch import metrics_url, scrape_once
 from storage.sources.recorded import RecordedSource
+
+if TYPE_CHECKING:
+    from storage.history import History
 
 __all__ = ["Exposition", "RecordedSource", "open_source", "parse_exposition", "scrape_once"]
 
@@ -20,10 +26,13 @@ def open_source(
     prometheus: str | None = None,
     scrape_interval_s: float = 5.0,
     labels: Labels | None = None,
+    database: str | None = None,
+    keep: bool = True,
 ) -> MetricSource:
     """A source for one target: its base or /metrics URL, or a Prometheus server's URL.
 
-    labels narrow every question to the series that carry them (`{"job": "vllm"}`).
+    labels narrow every question to the series that carry them (`{"job": "vllm"}`). database: where
+    the history of a scraped target is kept, or with keep False only read; a Prometheus has its own.
     Raises StorageError when neither or both are given; an unreachable target is an answer
     (Outcome.UNREACHABLE), not a fault.
     """
@@ -35,4 +44,17 @@ def open_source(
         return PrometheusSource(prometheus, scrape_interval_s=scrape_interval_s, labels=labels)
     from storage.sources.scrape import ScrapeSource
 
-    return ScrapeSource(str(url), scrape_interval_s=scrape_interval_s, labels=labels)
+    return ScrapeSource(
+        str(url),
+        scrape_interval_s=scrape_interval_s,
+        labels=labels,
+        history=None if database is None else partial(_history, database, str(url), keep),
+        read_only=not keep,
+    )
+
+
+def _history(database: str, url: str, keep: bool) -> History:
+    from storage.database import open_database
+    from storage.history import History
+
+    return History(open_database(database, read_only=not keep), metrics_url(url))

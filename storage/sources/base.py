@@ -49,7 +49,8 @@ class Reading:
 
 
 Labels = Mapping[str, str]
-RangeKind = Literal["gauge", "rate", "mean", "quantile"]
+RangeKind = Literal["gauge", "peak", "rate", "mean", "quantile"]
+"""gauge: as it stood at each step; peak: its greatest value in each step's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,10 @@ class MetricSource(Protocol):
 
     def at_once(self, wanted: Wanted) -> MetricSource:
         """A source for one look: it has read all that is wanted, and answers as of one moment."""
+        ...
+
+    def over(self, window_s: float) -> MetricSource:
+        """The source that answers windows of that length: itself, or what is kept for longer."""
         ...
 
     def names(self) -> frozenset[str]:

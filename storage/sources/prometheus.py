@@ -109,6 +109,10 @@ class PrometheusSource:
             empty = GatheredStore([], [])
             return GatheredSource(empty, now_s, self.scrape_interval_s, fault=str(fault))
 
+    def over(self, window_s: float) -> MetricSource:
+        """Prometheus keeps what it keeps."""
+        return self
+
     def _samples(self, names: frozenset[str], window_s: float, now_s: float) -> Matrix:
         pattern = "|".join(sorted(names))
         selected = promql.selector("", self._labels, extra=f'__name__=~"{pattern}"')
@@ -349,6 +353,8 @@ class PrometheusSource:
 def _range_query(kind: RangeKind, name: str, window_s: float, wanted: Labels) -> str:
     if kind == "gauge":
         return promql.gauge(name, wanted, "max")
+    if kind == "peak":
+        return promql.peak(name, window_s, wanted)
     write = {"rate": promql.rate, "mean": promql.mean, "quantile": promql.bucket_increases}[kind]
     return write(name, window_s, wanted)
 

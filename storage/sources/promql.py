@@ -28,6 +28,10 @@ def gauge(name: str, labels: Labels | None, agg: str) -> str:
     return f"{agg}({selector(name, labels)})"
 
 
+def peak(name: str, window_s: float, labels: Labels | None) -> str:
+    return f"max(max_over_time({selector(name, labels, window_s)}))"
+
+
 def rate(name: str, window_s: float, labels: Labels | None) -> str:
     return f"sum(rate({selector(name, labels, window_s)}))"
 

@@ -1,26 +1,47 @@
 """The embedded scraper: one background thread reads a target's /metrics at a fixed interval.
 
-Fifteen minutes are kept in memory. A scrape that fails marks every series stale, as Prometheus
-does, and its reason is what the questions answer with. The thread ends with close() or the process.
+Fifteen minutes are kept in memory, and with a history days in the database (keeper.py). A scrape
+that fails marks every series stale, as Prometheus does, and its reason is what the questions answer
+with. The thread ends with close() or the process.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from storage.sources.base import Labels, Outcome
+from storage.history_points import FINE_S, Point
+from storage.sources.base import MIN_WINDOW_INTERVALS, Labels, MetricSource, Outcome
 from storage.sources.fetch import TIMEOUT_S, FetchError, scrape_once
+from storage.sources.keeper import Keeper
+from storage.sources.longterm import KeptKeys, point_after
 from storage.sources.windowed import WindowedSource
+
+if TYPE_CHECKING:
+    from storage.history import History
+
+SHORTEST_S = MIN_WINDOW_INTERVALS * FINE_S
+"""The shortest window that the history's points can answer."""
 
 _TARGET_LABELS = ("job", "instance")  # Prometheus adds them; a target's own metrics lack them
 
 
 class ScrapeSource(WindowedSource):
-    """url: the target's base or /metrics URL. A question waits for the first scrape to end."""
+    """url: the target's base or /metrics URL. A question waits for the first scrape to end.
+
+    history: gives the target's History, or raises StorageError; read_only: it is not written.
+    """
 
     def __init__(
-        self, url: str, *, scrape_interval_s: float = 5.0, labels: Labels | None = None
+        self,
+        url: str,
+        *,
+        scrape_interval_s: float = 5.0,
+        labels: Labels | None = None,
+        history: Callable[[], History] | None = None,
+        read_only: bool = False,
     ) -> None:
         own = {k: v for k, v in (labels or {}).items() if k not in _TARGET_LABELS}
         super().__init__(max(scrape_interval_s, 0.1), own)
@@ -30,10 +51,29 @@ class ScrapeSource(WindowedSource):
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="metrics-scraper", daemon=True)
         self._thread.start()
+        self._kept_keys = KeptKeys()
+        self._keeper = Keeper(self, history, read_only=read_only) if history else None
 
     def close(self) -> None:
         self._stop.set()
         self._thread.join(timeout=TIMEOUT_S + 1)
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def over(self, window_s: float) -> MetricSource:
+        """The history where memory does not reach back so far and the history reaches further."""
+        now_s, began_s = self._now_s(), self._store.began_s
+        covered_s = 0.0 if began_s is None else min(now_s - began_s, self._store.horizon_s)
+        asked_s = window_s - self.scrape_interval_s
+        if self._keeper is None or asked_s <= covered_s or window_s < SHORTEST_S:
+            return self
+        view = self._keeper.view(window_s, now_s)
+        return self if view is None or (view.watched_s or 0.0) <= covered_s else view
+
+    def point_after(self, since_s: float | None) -> Point | None:
+        """The newest scrape as a point of the history; None where none is newer than since_s."""
+        with self._lock:
+            return point_after(self._store, since_s, self._kept_keys)
 
     def _now_s(self) -> float:
         self._tried.wait(TIMEOUT_S + 1)

@@ -39,8 +39,9 @@ class SeriesStore:
     began_s, succeeded_s: when the first and the newest scrape that brought metrics were made.
     """
 
-    def __init__(self, horizon_s: float = HORIZON_S) -> None:
+    def __init__(self, horizon_s: float = HORIZON_S, lookback_s: float = LOOKBACK_S) -> None:
         self.horizon_s = horizon_s
+        self.lookback_s = lookback_s
         self.attempts_s = array("d")
         self.began_s: float | None = None
         self.succeeded_s: float | None = None
@@ -77,6 +78,14 @@ class SeriesStore:
                 return [series for series in found if series.id.carries(labels)]
         return []
 
+    def peaks(self, name: str, labels: Labels | None = None) -> list[Series]:
+        """The greatest values since the sample before; samples that are all kept are their own."""
+        return self.find(name, labels)
+
+    def fresh(self) -> dict[str, Series]:
+        """The series of the newest scrape by their text; none where it failed."""
+        return {key: series for key, series in self._series.items() if self.is_fresh(series)}
+
     def current(
         self, name: str, labels: Labels | None, at_s: float | None = None
     ) -> Iterator[tuple[Series, float]]:
@@ -85,7 +94,7 @@ class SeriesStore:
         if end == 0:
             return
         newest_s = self.attempts_s[end - 1]
-        if at_s is not None and at_s - newest_s > LOOKBACK_S:
+        if at_s is not None and at_s - newest_s > self.lookback_s:
             return
         for series in self.find(name, labels):
             index = bisect_left(series.times_s, newest_s)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from storage.sources import promql, windows
@@ -56,6 +57,10 @@ class WindowedSource(ABC):
 
     def at_once(self, wanted: Wanted) -> MetricSource:
         """All is in memory already."""
+        return self.over(wanted.window_s)
+
+    def over(self, window_s: float) -> MetricSource:
+        """There is nothing that reaches further."""
         return self
 
     def status(self) -> SourceStatus:
@@ -235,6 +240,9 @@ class WindowedSource(ABC):
     ) -> float | None:
         if kind == "gauge":
             return finite(fold((v for _, v in self._store.current(name, wanted, at_s)), "max"))
+        if kind == "peak":
+            series = self._store.peaks(name, wanted)
+            return finite(fold(_within(series, at_s - window_s, at_s), "max"))
         if kind == "quantile":
             found = windows.quantile(q, self._buckets(name, window_s, at_s, wanted))
             return finite(found.value) if found else None
@@ -294,6 +302,13 @@ def quantile_answer(
     if not reading.ok:
         return reading
     return replace(reading, bound=found.bound, bucket=found.bucket)
+
+
+def _within(found: Iterable[Series], after_s: float, until_s: float) -> Iterator[float]:
+    """The values in (after_s, until_s]."""
+    for series in found:
+        first, last = (bisect_right(series.times_s, at_s) for at_s in (after_s, until_s))
+        yield from series.values[first:last]
 
 
 def bucket_bound(text: str) -> float | None:

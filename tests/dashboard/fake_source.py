@@ -53,6 +53,9 @@ class FakeSource:
     def at_once(self, wanted: Wanted) -> FakeSource:
         return self
 
+    def over(self, window_s: float) -> FakeSource:
+        return self
+
     def status(self) -> SourceStatus:
         up = self.outcome is not Outcome.UNREACHABLE
         age_s = {Outcome.UNREACHABLE: None, Outcome.STALE: 42.0}.get(self.outcome, 0.4)

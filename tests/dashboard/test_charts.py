@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dashboard.charts import front, study_history
+from dashboard.charts import front, study_history, time_series
 from dashboard.history import Estimate, Point, parse_objective
 from dashboard.theme import NEUTRAL
 
@@ -42,3 +42,10 @@ def test_a_front_shows_both_objectives_in_their_units_with_intervals() -> None:
     assert math.isnan(drawn["ttft_p95_high"])
     titles = {layer["encoding"]["y"].get("title") for layer in chart["layer"]}
     assert titles == {"ttft_p95 (ms)", None}
+
+
+def test_a_chart_of_days_names_the_day() -> None:
+    for span_s, written in ((600.0, "%H:%M:%S"), (86_400.0, "%d %b %H:%M")):
+        points = [(1.8e9, 1.0), (1.8e9 + span_s, 2.0)]
+        chart = time_series({"running": points}, "req").to_dict()
+        assert chart["layer"][0]["encoding"]["x"]["axis"]["format"] == written

@@ -1,6 +1,7 @@
 """A look at a source: names resolve over dialects, absences stay apart, no wait piles up."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,33 @@ def test_reads_every_figure_with_window_and_samples() -> None:
     hits, queries = RATES["vllm:prefix_cache_hits_total"], RATES["vllm:prefix_cache_queries_total"]
     assert snapshot.prefix_hit_rate.value == pytest.approx(hits / queries)
     assert snapshot.latencies["ttft"].mean.samples == 555
+
+
+def test_what_a_long_window_asks_is_asked_of_what_reaches_so_far() -> None:
+    class Kept(FakeSource):
+        def over(self, window_s: float) -> FakeSource:
+            return history if window_s > 900 else self
+
+    history, live = FakeSource(scrape_interval_s=60.0), Kept()
+    take(live, 3600.0)
+    assert history.asked
+    assert live.asked == []
+    take(live, 60.0)
+    assert live.asked
+
+
+@pytest.mark.parametrize(("span_s", "kind"), [(900.0, "gauge"), (86_400.0, "peak")])
+def test_a_long_chart_shows_a_gauges_peaks(span_s: float, kind: str) -> None:
+    class Seen(FakeSource):
+        def range(self, kind: str, name: str, **options: Any) -> list[tuple[float, float | None]]:
+            asked.append((kind, options["window_s"], options["step_s"]))
+            return super().range(kind, name, **options)
+
+    asked: list[tuple[str, float, float]] = []
+    chart_points(Watched(Seen()), "waiting", span_s=span_s, window_s=15.0)
+    [(found, window_s, step_s)] = asked
+    assert found == kind
+    assert window_s >= step_s  # no sample falls between two points of the chart
 
 
 def test_missing_metric_is_named() -> None:

@@ -1,0 +1,118 @@
+"""Keeps a scraped target's history and answers from it: one thread writes a point a minute.
+
+Invariant: whatever the database does, the live view goes on. A fault is told once, and again only
+when it comes back after QUIET_S without it; what a full disk or a lock cost is a gap, not a wrong
+count, because the next point says what happened since the last one stored.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.errors import StorageError
+from storage.history_points import COARSE_S, FINE_S
+from storage.sources.longterm import FINE_UP_TO_S, HistorySource, KeptPoints
+from storage.sources.store import HORIZON_S
+
+if TYPE_CHECKING:
+    from storage.history import History
+    from storage.sources.scrape import ScrapeSource
+
+CLOSE_S = 3.0
+"""How long an end waits for the last point; a locked database must not hold a program up."""
+
+QUIET_S = 3600.0
+
+
+def told_on_stderr(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+class Keeper:
+    """open_history: gives the History, or raises StorageError; it is tried again every minute.
+
+    read_only: an existing history is read, nothing is written.
+    """
+
+    def __init__(
+        self,
+        live: ScrapeSource,
+        open_history: Callable[[], History],
+        *,
+        read_only: bool = False,
+        tell: Callable[[str], None] = told_on_stderr,
+    ) -> None:
+        self._live = live
+        self._open = open_history
+        self._tell = tell
+        self._failed_s: dict[str, float] = {}
+        self._history: History | None = None
+        self._kept: KeptPoints | None = None
+        self._reading = threading.Lock()
+        self._views: dict[float, tuple[float, HistorySource]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if not read_only:
+            self._thread = threading.Thread(target=self._run, name="metrics-history", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Writes what came since the last point."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=CLOSE_S)
+        if self._history is not None and (self._thread is None or not self._thread.is_alive()):
+            self._history.close()
+
+    def write(self) -> None:
+        """One point, of what came since the newest one stored."""
+        try:
+            self._opened().add(self._live.point_after)
+        except StorageError as fault:
+            self._once(f"metrics are not kept beyond {HORIZON_S / 60:.0f} min", fault)
+
+    def view(self, window_s: float, now_s: float) -> HistorySource | None:
+        """The history over a window and what came since; None where it cannot be read."""
+        with self._reading:
+            fresh_s = now_s - self._live.scrape_interval_s
+            self._views = {k: made for k, made in self._views.items() if made[0] > fresh_s}
+            if window_s not in self._views:
+                view = self._look(window_s, now_s)
+                if view is None:
+                    return None
+                self._views[window_s] = now_s, view
+            return self._views[window_s][1]
+
+    def _look(self, window_s: float, now_s: float) -> HistorySource | None:
+        resolution_s = FINE_S if window_s <= FINE_UP_TO_S else COARSE_S
+        try:
+            self._kept = self._kept or KeptPoints(self._opened())
+            points = self._kept.back_to(now_s - window_s - resolution_s, resolution_s, now_s)
+        except StorageError as fault:
+            self._once("the history of metrics cannot be read", fault)
+            return None
+        newest = self._live.point_after(points[-1].at_s if points else None)
+        if newest is not None:
+            points = [*points, newest]
+        return HistorySource(self._live, points, resolution_s)
+
+    def _opened(self) -> History:
+        if self._history is None:
+            self._history = self._open()
+        return self._history
+
+    def _once(self, what: str, fault: StorageError) -> None:
+        now_s = time.monotonic()
+        if now_s - self._failed_s.get(what, -math.inf) > QUIET_S:
+            self._tell(f"{what}: {fault}")
+        self._failed_s[what] = now_s
+
+    def _run(self) -> None:
+        while not self._stop.wait(FINE_S - time.time() % FINE_S):
+            self.write()
+        self.write()
