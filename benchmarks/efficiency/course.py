@@ -27,12 +27,14 @@ class Task:
 @dataclass
 class Course:
     """claims: (machine time, the configuration named as the best that meets the SLOs from then on,
-    None for none). spent_s: until it ended by itself. ended_early: measurements."""
+    None for none). spent_s: until it ended by itself. ended_early: measurements. answer: the
+    tuner's own word for how its study ended."""
 
     spent_s: float = 0.0
     claims: list[tuple[float, Config | None]] = field(default_factory=list)
     measurements: int = 0
     ended_early: int = 0
+    answer: str = ""
 
     def claim(self, at_s: float, config: Config | None) -> None:
         if not self.claims or self.claims[-1][1] != config:

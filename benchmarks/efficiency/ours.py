@@ -58,7 +58,7 @@ def slotune(sampler: str, task: Task, seed: int) -> Course:
     replay, memory, course = Replay(task.surface, seed), Memory(), Course()
     goal = EachLoad((task.objective,), task.slos, (task.surface.workload,))
     decision = optimize(_search(task, seed, sampler, goal, replay, memory, course))
-    course.spent_s = replay.clock_s
+    course.spent_s, course.answer = replay.clock_s, decision.answer
     course.claim(course.spent_s, decision.chosen_config if decision.met else None)
     return course
 

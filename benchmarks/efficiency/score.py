@@ -31,6 +31,7 @@ class Score:
     measurements: int
     ended_early: int
     winner: dict[str, Any] | None
+    answer: str
 
 
 def score(course: Course, truth: Truth, seed: int, early_s: float) -> Score:
@@ -46,6 +47,7 @@ def score(course: Course, truth: Truth, seed: int, early_s: float) -> Score:
         measurements=course.measurements,
         ended_early=course.ended_early,
         winner=course.winner,
+        answer=course.answer,
     )
 
 
