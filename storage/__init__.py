@@ -1,7 +1,7 @@
 """Everything slotune keeps (studies, measurements, findings) or reads (metric sources)."""
 
 from storage.database import Database, open_database
-from storage.errors import StorageError
+from storage.errors import StorageError, StudyExistsError
 from storage.rows import (
     Finding,
     Measurement,
@@ -19,6 +19,7 @@ __all__ = [
     "NewVerification",
     "StorageError",
     "Study",
+    "StudyExistsError",
     "Verification",
     "open_database",
 ]

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import Engine, select
@@ -19,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from storage import columns, location, migrate
-from storage.errors import StorageError
+from storage.errors import StorageError, StudyExistsError
 from storage.faults import translated
 from storage.rows import (
     FailureKind,
@@ -88,6 +89,11 @@ class Database:
         """Path or URL without password, for messages."""
         return self._where.text
 
+    @property
+    def path(self) -> Path | None:
+        """The file, for SQLite; None for a server."""
+        return self._where.path
+
     def create_study(
         self,
         name: str,
@@ -103,7 +109,7 @@ class Database:
         optuna_study_name: str | None = None,
         state: StudyState = "running",
     ) -> Study:
-        """Raises StorageError when the name is empty or taken."""
+        """Raises StorageError when the name is empty, StudyExistsError when it is taken."""
         if not name.strip():
             raise StorageError("a study needs a name that is not empty")
         now_s = time.time()
@@ -125,7 +131,7 @@ class Database:
         )
         with self._write() as session:
             if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
-                raise StorageError(f"a study named {name!r} exists in {self.location} already")
+                raise StudyExistsError(f"a study named {name!r} exists in {self.location} already")
             session.add(row)
             session.flush()
             return _detached(Study, row)
@@ -347,16 +353,16 @@ class Database:
                 with Session(engine, expire_on_commit=False) as session, session.begin():
                     yield session
             except IntegrityError as fault:
-                raise StorageError(_integrity(fault, self.location)) from fault
+                raise _integrity(fault, self.location) from fault
 
 
-def _integrity(fault: IntegrityError, where: str) -> str:
+def _integrity(fault: IntegrityError, where: str) -> StorageError:
     text = str(fault.orig).lower()
     if "foreign key" in text:
-        return f"the study or measurement referred to is not in {where}"
+        return StorageError(f"the study or measurement referred to is not in {where}")
     if "unique" in text:
-        return f"a study of that name exists in {where} already"
-    return f"a row for {where} breaks the schema: {' '.join(str(fault.orig).split())}"
+        return StudyExistsError(f"a study of that name exists in {where} already")
+    return StorageError(f"a row for {where} breaks the schema: {' '.join(str(fault.orig).split())}")
 
 
 def _detached(kind: type[Row], row: Base) -> Row:

@@ -1,7 +1,11 @@
-"""The one fault of this room that its callers are expected to catch."""
+"""The faults of this room that its callers are expected to catch."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
     """The database cannot be opened, read or written; the message is one sentence for a person."""
+
+
+class StudyExistsError(StorageError):
+    """The name of a new study is taken, perhaps since a moment ago by another process."""

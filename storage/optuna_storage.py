@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import Any
 
@@ -13,6 +14,9 @@ from storage.errors import StorageError
 from storage.faults import sentence
 from storage.location import BUSY_TIMEOUT_S, Location
 
+_TRIES, _PAUSE_S = 10, 0.1
+"""Optuna makes its tables without a lock: who comes second at the same moment finds them made."""
+
 
 def open_optuna_storage(where: Location) -> optuna.storages.RDBStorage:
     """Creates Optuna's tables on first use. Raises StorageError."""
@@ -23,9 +27,7 @@ def open_optuna_storage(where: Location) -> optuna.storages.RDBStorage:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            storage = optuna.storages.RDBStorage(
-                where.url.render_as_string(hide_password=False), engine_kwargs=options
-            )
+            storage = _opened(where.url.render_as_string(hide_password=False), options)
     except SQLAlchemyError as fault:
         raise StorageError(sentence(where.text, "opened for the search", fault)) from fault
     except RuntimeError as fault:
@@ -35,6 +37,17 @@ def open_optuna_storage(where: Location) -> optuna.storages.RDBStorage:
     if where.path is not None:
         event.listen(storage.engine, "connect", _sync_normal)
     return storage
+
+
+def _opened(url: str, options: dict[str, Any]) -> optuna.storages.RDBStorage:
+    for tries_left in range(_TRIES - 1, -1, -1):
+        try:
+            return optuna.storages.RDBStorage(url, engine_kwargs=options)
+        except SQLAlchemyError:
+            if not tries_left:
+                raise
+            time.sleep(_PAUSE_S)
+    raise AssertionError("not reached")
 
 
 def _sync_normal(connection: Any, record: object) -> None:

@@ -16,7 +16,11 @@ ROOT = Path(__file__).parent.parent
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = CONFIG["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-LOCKED = {line.partition("==")[0] for line in (ROOT / "requirements.lock").read_text().split()}
+LOCKED = {
+    line.partition("==")[0]
+    for name in ("requirements.lock", "requirements-ray.lock")
+    for line in (ROOT / name).read_text().split()
+}
 
 
 def plain(name: str) -> str:

@@ -152,6 +152,26 @@ def test_two_openers_of_an_empty_database_make_one_schema(database_url: str) -> 
         assert database.list_studies() == []
 
 
+def test_openers_of_an_empty_search_history_at_once_make_one(database_url: str) -> None:
+    faults: list[BaseException] = []
+    at_once = threading.Barrier(6)
+
+    def make() -> None:
+        with open_database(database_url) as database:
+            at_once.wait()
+            try:
+                database.optuna_storage().get_all_studies()
+            except BaseException as found:
+                faults.append(found)
+
+    threads = [threading.Thread(target=make) for _ in range(at_once.parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
 @pytest.mark.parametrize("damaged", ["not json", "[1,2", "5", "[]", '"x"'])
 def test_a_damaged_row_is_named(tmp_path: Path, damaged: str) -> None:
     path = tmp_path / "a.db"

@@ -9,6 +9,7 @@ import sys
 import time
 
 from tuner.cli.common import DEFAULT_DATABASE
+from tuner.cli.executor_options import executor_words
 
 _SECRET = "--api-key"
 _SECRET_INSIDE = re.compile(rf"{_SECRET}(?:=|\s+)\S+")
@@ -48,6 +49,7 @@ def resume_text(args: argparse.Namespace, study: str) -> str:
         words += ["--vllm-binary", args.vllm_binary] if args.target == "vllm" else []
         words += ["--sglang-command", args.sglang_command] if args.target == "sglang" else []
         words += [f"--serve-args={args.serve_args}"] if args.serve_args else []
+        words += executor_words(args)
     if args.database != DEFAULT_DATABASE:
         words += ["--database", args.database]
     return shlex.join([*map(without_secrets, words), "--budget", "TIME"])

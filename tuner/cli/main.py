@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import FrameType
 from typing import ClassVar, NoReturn, Protocol, cast
@@ -76,9 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     args = parser.parse_args(words)
     command: Command = args.command
+    return run_command(command.NAME, command.run, args)
+
+
+def run_command(
+    name: str, run: Callable[[argparse.Namespace], int], args: argparse.Namespace
+) -> int:
+    """The exit code, every fault told on stderr; SIGTERM unwinds like Ctrl-C meanwhile."""
     previous = _interrupt_on_sigterm()
     try:
-        return command.run(args)
+        return run(args)
     except KeyboardInterrupt:
         print("tuner: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -90,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _is_users_fault(error):
             traceback.print_exc()
             return EXIT_FAULT  # Python's own 1 would read as "the answer is no"
-        print(f"tuner {command.NAME}: {shown(str(error))}", file=sys.stderr)
+        print(f"tuner {name}: {shown(str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
     finally:
         if previous is not None:

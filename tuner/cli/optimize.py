@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tuner.cli.common import add_database_option, add_load_options, add_output_options
+from tuner.cli.executor_options import add_executor_options
 from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
 from tuner.cli.targets import add_tuned_target_options
 from tuner.search.options import SAMPLERS
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "are at it now, each with a server of its own",
     )
     add_measuring_options(group)
+    add_executor_options(parser)
     add_database_option(parser)
     add_output_options(parser)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from storage import Database, open_database
+from storage import Database, StudyExistsError, open_database
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine
+from tuner.cli.executor_options import RAY, check_executor
 from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.optimize_session import Sitting
 from tuner.cli.targets import STARTS_LATER, leave, target_from
@@ -28,13 +29,19 @@ from tuner.workload import Workload
 def run_optimize(args: argparse.Namespace) -> int:
     """The exit code. Raises UserError, StorageError, KeyboardInterrupt."""
     parse_slos(args.slo)  # the options' faults before the database's
+    check_executor(args)
+    if args.executor == RAY:
+        from tuner.cli.run_on_ray import run_on_ray
+
+        return run_on_ray(args)
+    return run_sitting(args)
+
+
+def run_sitting(args: argparse.Namespace) -> int:
+    """One sitting in this process."""
     with open_database(args.database) as database:
         request = read_request(args, database)
-        target = target_from(args, request.knobs)
-        if args.apply and args.url is None:
-            raise UserError("--apply needs --url: a server the tuner starts is stopped at the end")
-        if target.kind in STARTS_LATER:
-            _space(request, target.knobs())
+        target = check_before_start(args, request)
         try:
             target.start()
             return _tune(args, request, database, target)
@@ -45,24 +52,30 @@ def run_optimize(args: argparse.Namespace) -> int:
             target.stop()
 
 
+def check_before_start(args: argparse.Namespace, request: Request, *, here: bool = True) -> Target:
+    """The target, with all that can be wrong before one starts, here or elsewhere, looked at.
+    Raises UserError."""
+    target = target_from(args, request.knobs, here=here)
+    if args.apply and args.url is None:
+        raise UserError("--apply needs --url: a server the tuner starts is stopped at the end")
+    if target.kind in STARTS_LATER:
+        _space(request, target.knobs())
+    return target
+
+
 def _tune(args: argparse.Namespace, request: Request, database: Database, target: Target) -> int:
-    knobs = target.knobs()
-    found: Config = {name: knob.value for name, knob in knobs.items()}
-    original = request.original or found
     line = ProgressLine(quiet=args.quiet)
-    # A server of our own beside another worker's is left as it was, not as the study's first one.
-    same_server = request.resumed is None or request.first_url == target.describe().get("url")
-    keep: Config = original if same_server else found
+    keep = _own(request, target)
     try:
-        _space(request, knobs)  # faults before the load
-        calibration = None
-        if request.calibrate:
-            calibration = _calibrated(
-                request, target, original, line, sized_by_load=bool(args.workload)
-            )
-            request.loads = (calibration.workload,)
-        space = _space(request, knobs)
-        sitting = Sitting(args, request, database, target, line, space, original, calibration)
+        try:
+            sitting = _begun(args, request, database, target, line)
+        except StudyExistsError:
+            if args.study is None:
+                raise
+            # Another worker has made it since it was looked for: what it has stored counts.
+            request = read_request(args, database)
+            keep = _own(request, target)
+            sitting = _begun(args, request, database, target, line)
         try:
             decision = sitting.run()
         finally:
@@ -73,6 +86,38 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
     finally:
         line.clear()
         leave(target, keep, line)
+
+
+def _own(request: Request, target: Target) -> Config:
+    """What a server that stays is left at: as the study found it; one beside another worker's, as
+    it is now."""
+    same_server = request.resumed is None or request.first_url == target.describe().get("url")
+    return request.original if same_server and request.original else _in_force(target)
+
+
+def _in_force(target: Target) -> Config:
+    return {name: knob.value for name, knob in target.knobs().items()}
+
+
+def _begun(
+    args: argparse.Namespace,
+    request: Request,
+    database: Database,
+    target: Target,
+    line: ProgressLine,
+) -> Sitting:
+    """StudyExistsError when another worker has begun the same study meanwhile."""
+    knobs = target.knobs()
+    original = request.original or _in_force(target)
+    _space(request, knobs)  # faults before the load
+    calibration = None
+    if request.calibrate:
+        calibration = _calibrated(
+            request, target, original, line, sized_by_load=bool(args.workload)
+        )
+        request.loads = (calibration.workload,)
+    space = _space(request, knobs)
+    return Sitting(args, request, database, target, line, space, original, calibration)
 
 
 def _space(request: Request, knobs: dict[str, KnobRange]) -> Space:

@@ -65,9 +65,11 @@ def _seconds(text: str) -> float:
     return value
 
 
-def target_from(args: argparse.Namespace, knobs: Sequence[str] = ()) -> Target:
-    """The target the options name, not yet started; knobs: --knob texts. UserError when the options
-    contradict each other."""
+def target_from(
+    args: argparse.Namespace, knobs: Sequence[str] = (), *, here: bool = True
+) -> Target:
+    """The target the options name, not yet started; knobs: --knob texts; here: whether it starts on
+    this machine. UserError when the options contradict each other."""
     from tuner.errors import UserError
     from tuner.search.knob_text import names_of
     from tuner.targets import TargetOptions, open_target
@@ -91,6 +93,7 @@ def target_from(args: argparse.Namespace, knobs: Sequence[str] = ()) -> Target:
             startup_timeout_s=args.startup_timeout,
             log_dir=Path(args.log_dir),
             knobs=names_of(knobs),
+            here=here,
         )
     )
 

@@ -26,7 +26,8 @@ SGLANG_COMMAND = "python3 -m sglang.launch_server"
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
     """kind "slotune", "vllm" or "sglang" is what to start when url is None. knobs: names of the
-    knobs that are to be tuned beside the usual ones."""
+    knobs that are to be tuned beside the usual ones. here: it starts on this machine, so that its
+    program has to be there."""
 
     kind: str = "slotune"
     url: str | None = None
@@ -38,6 +39,7 @@ class TargetOptions:
     startup_timeout_s: float = 300.0
     log_dir: Path = Path(".slotune/logs")
     knobs: tuple[str, ...] = ()
+    here: bool = True
 
 
 def open_target(options: TargetOptions) -> Target:
@@ -54,11 +56,12 @@ def open_target(options: TargetOptions) -> Target:
     if options.kind in ("vllm", "sglang"):
         _check(options)
     if options.kind == "vllm":
-        return VllmTarget(_start(options, (_program(options.vllm_binary, "--vllm-binary"),)))
+        program = _program(options.vllm_binary, "--vllm-binary", options)
+        return VllmTarget(_start(options, (program,)))
     if options.kind == "sglang":
         words = shlex.split(options.sglang_command) or [""]
-        program = (_program(words[0], "--sglang-command"), *words[1:])
-        return SglangTarget(_start(options, program))
+        program = _program(words[0], "--sglang-command", options)
+        return SglangTarget(_start(options, (program, *words[1:])))
     return SlotuneTarget(
         model=options.model,
         api_key=options.api_key,
@@ -111,8 +114,8 @@ def _has_flag(name: str, kind: str) -> bool:
     return (knob.vllm_flag if kind == "vllm" else knob.sglang_flag) is not None
 
 
-def _program(name: str, flag: str) -> str:
-    path = shutil.which(name)
+def _program(name: str, flag: str, options: TargetOptions) -> str:
+    path = shutil.which(name) if options.here else name
     if path is None:
         raise UserError(f"{flag} {name!r} is not an executable; give its full path")
     return path

@@ -110,7 +110,7 @@ class OwnProcess:
                     stderr=subprocess.STDOUT,
                     env=os.environ | self._environment | {MARK: self._mark},
                     start_new_session=True,
-                    preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                    preexec_fn=end_with_parent if sys.platform == "linux" else None,
                 )
             except OSError as error:
                 raise TargetError(
@@ -253,6 +253,6 @@ def _group_empty_within(process: subprocess.Popen[bytes], wait_s: float) -> bool
     return False
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """In the child: SIGTERM when the tuner dies, even by SIGKILL."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -5,6 +5,7 @@ A process's RAM is free when the process is gone; a GPU's driver frees its memor
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -16,11 +17,13 @@ RELEASE_S = 30.0
 
 
 def gpu_used_mib() -> list[int]:
-    """Used memory of each GPU; [] without a GPU or its tool."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
+    """Used memory of each GPU that is ours (CUDA_VISIBLE_DEVICES); [] without one or its tool."""
+    tool, ours = shutil.which("nvidia-smi"), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if tool is None or ours == "":
         return []
     query = [tool, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    if ours is not None:
+        query.append(f"--id={ours}")
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True)
         return [int(line) for line in done.stdout.split()]

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from storage import open_database
@@ -15,11 +15,12 @@ from storage import open_database
 ROOT = Path(__file__).parents[3]
 
 
-def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
+def start(*words: str, cwd: Path, also: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """also: variables of its environment beside the usual ones."""
     return subprocess.Popen(
         [sys.executable, "-m", "tuner", *words],
         cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | dict(also or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -27,8 +28,10 @@ def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def tuner(*words: str, cwd: Path, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-    process = start(*words, cwd=cwd)
+def tuner(
+    *words: str, cwd: Path, timeout_s: float = 120, also: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    process = start(*words, cwd=cwd, also=also)
     out, err = process.communicate(timeout=timeout_s)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 from storage import Database, open_database
 from tests.tuner.cli.running import start, stop_when, stored, tuner
 from tests.tuner.fake_engine import FakeEngine
+from tuner.cli import main, optimize_request, run_optimize
+from tuner.cli.optimize_request import Request
 from tuner.search.workers import Workers
 
 pytestmark = pytest.mark.timeout(300)
@@ -136,6 +139,59 @@ def test_two_workers_share_a_study_and_measure_nothing_twice(tmp_path: Path) -> 
     assert len(counts) <= 18
     assert results[0]["answer"] == results[1]["answer"]
     assert results[0]["best"] == results[1]["best"]
+
+
+def test_a_study_that_another_makes_meanwhile_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have looked for it and found none; the other is then done before we record ours."""
+    monkeypatch.chdir(tmp_path)
+    read = run_optimize.read_request
+    with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
+        words = ["optimize", "--study", "s", "--json", *FAST, "--budget", "6 trials", "--url"]
+
+        def read_late(args: argparse.Namespace, database: Database) -> Request:
+            monkeypatch.setattr(run_optimize, "read_request", read)
+            request = read(args, database)
+            first = tuner(*words, other.url, cwd=tmp_path)
+            assert first.returncode in (0, 1), first.stderr
+            return request
+
+        monkeypatch.setattr(run_optimize, "read_request", read_late)
+        assert main([*words, one.url]) in (0, 1)
+        assert one.requests == []
+        assert one.knobs == KNOBS
+    assert "nothing is measured: s has used its --budget 6 trials" in capsys.readouterr().err
+    counts = Counter(keys(tmp_path / "slotune.db"))
+    assert max(counts.values()) == 1
+    assert sum(key[0] == "baseline" for key in counts) == 2
+
+
+def test_two_without_a_name_do_not_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their names are the second they began in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(optimize_request, "study_name", lambda command: "same-second")
+    with open_database(tmp_path / "slotune.db") as database:
+        database.create_study("same-second")
+    with FakeEngine(knobs=dict(KNOBS)) as server:
+        assert main(["optimize", *FAST, "--url", server.url]) == 2
+    assert "a study named 'same-second' exists" in capsys.readouterr().err
+
+
+def test_workers_that_begin_at_once_make_one_study(tmp_path: Path) -> None:
+    database = tmp_path / "slotune.db"
+    words = ["optimize", "--study", "s", "--json", *FAST, "--budget", "8 trials", "--url"]
+    with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
+        both = [start(*words, server.url, cwd=tmp_path) for server in (one, other)]
+        for process in both:
+            _, err = process.communicate(timeout=120)
+            assert process.returncode in (0, 1), err
+    counts = Counter(keys(database))
+    assert max(counts.values()) == 1
+    assert sum(key[0] == "baseline" for key in counts) == 2
+    assert len(counts) <= 8
 
 
 def test_a_killed_workers_work_is_done_by_the_other(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""One worker's sitting of a study that runs on a Ray cluster, as a program.
+
+    python -m tuner.cli.ray_worker < ORDER
+
+ORDER is what order_of has written, on stdin, where no process list shows its secrets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from tuner.cli.main import run_command
+from tuner.cli.optimize import NAME
+
+MODULE = "tuner.cli.ray_worker"
+FAULT_MARK = f"tuner {NAME}: "
+"""What the sentence begins with that a worker ends with."""
+
+
+def order_of(args: argparse.Namespace, **changed: Any) -> str:
+    """The options of the command that was called, with changes, and its command line."""
+    options = {name: value for name, value in vars(args).items() if name != "command"}
+    return json.dumps({"argv": sys.argv, "options": options | changed})
+
+
+def main() -> int:
+    from tuner.cli.run_optimize import run_sitting
+
+    order = json.load(sys.stdin)
+    sys.argv = order["argv"]  # a new study records the command that a person gave
+    return run_command(NAME, run_sitting, argparse.Namespace(**order["options"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The Ray cluster: joined or started, its machines, and workers on them. Nothing else imports Ray.
+
+Invariant: a worker is an actor that belongs to this process: Ray ends it, and with it its sitting
+and its server, when this process is gone, however it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tuner.errors import UserError
+from tuner.executor.crew import WorkerLostError
+from tuner.executor.places import Machine, Share
+from tuner.executor.worker import Heard, Worker
+
+LOCAL = "local"
+_STORE_BYTES = 100 * 1024**2
+"""Object store of a local cluster: lines of text are all that passes through it."""
+
+_ANSWER_S = 10.0
+"""How long a worker that has no place yet, or is slow, is waited for at a time."""
+
+
+class Cluster:
+    """started: a local one of our own, which ends with this process."""
+
+    def __init__(self, ray: Any, *, started: bool) -> None:
+        self._ray, self.started = ray, started
+
+    def machines(self) -> list[Machine]:
+        """Those that are up."""
+        return [
+            Machine(
+                node["NodeManagerAddress"],
+                node["Resources"].get("CPU", 0.0),
+                node["Resources"].get("GPU", 0.0),
+            )
+            for node in self._ray.nodes()
+            if node["Alive"]
+        ]
+
+    def all_here(self) -> bool:
+        """Whether every machine of the cluster is this one."""
+        here = {self._ray.util.get_node_ip_address(), "127.0.0.1"}
+        return all(machine.address in here for machine in self.machines())
+
+    def seat(self, command: Sequence[str], order: str, share: Share) -> RaySeat:
+        """A worker wherever the share is free, now or later."""
+        options = {
+            "num_gpus": share.gpus, "num_cpus": share.cpus, "max_restarts": 0,
+            "scheduling_strategy": "SPREAD",
+        }  # fmt: skip
+        actor = self._ray.remote(**options)(Worker).remote(list(command), order, os.getcwd())
+        return RaySeat(self._ray, actor, share)
+
+
+class RaySeat:
+    """A crew's seat, wherever it is."""
+
+    def __init__(self, ray: Any, actor: Any, share: Share) -> None:
+        self._ray, self._actor, self._share = ray, actor, share
+        self._asked: Any = None
+        self._placed = self._told = False
+
+    def poll(self) -> Heard:
+        try:
+            if self._asked is None:
+                self._asked = self._actor.poll.remote()
+            ready, _ = self._ray.wait([self._asked], timeout=_ANSWER_S)
+            if not ready:
+                return self._waiting()
+            heard: Heard = self._ray.get(self._asked)
+        except self._ray.exceptions.RayError as error:
+            raise WorkerLostError(_why(error)) from error
+        self._asked, self._placed = None, True
+        return heard
+
+    def stop(self) -> None:
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            if self._placed:
+                self._actor.stop.remote()
+            else:
+                self._ray.kill(self._actor)
+
+    def _waiting(self) -> Heard:
+        """Told once, and only of one that has never answered."""
+        if self._placed or self._told:
+            return Heard()
+        self._told = True
+        return Heard([f"waits until {self._share} are free in the cluster"])
+
+
+@contextlib.contextmanager
+def joined(address: str | None) -> Iterator[Cluster]:
+    """The cluster at address ("local": a new one here); None: the one this machine belongs to, else
+    a new one here. Raises UserError."""
+    ray = _ray()
+    try:
+        yield _join(ray, address)
+    finally:
+        ray.shutdown()
+
+
+def _ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a local cluster reports to nobody
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("--executor ray needs Ray: pip install 'slotune[ray]'") from error
+    return ray
+
+
+def _join(ray: Any, address: str | None) -> Cluster:
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    before = signal.getsignal(signal.SIGTERM)  # init puts its own in its place
+    try:
+        if address != LOCAL:
+            with contextlib.suppress(ConnectionError):
+                ray.init(address=address or "auto", **quiet)
+                return Cluster(ray, started=False)
+            if address is not None:
+                raise UserError(
+                    f"--ray-address {address}: no Ray cluster answers there; give HOST:PORT of its "
+                    "head node, or leave it out for a local one"
+                )
+        ray.init(address=LOCAL, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+        return Cluster(ray, started=True)
+    except (ValueError, RuntimeError) as error:
+        where = f" at {address}" if address else ""
+        raise UserError(f"the Ray cluster{where} cannot be joined: {_why(error)}") from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _why(error: Exception) -> str:
+    """One line of what Ray says in many."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    missing = [line for line in lines if line.startswith("ModuleNotFoundError")]
+    if missing:
+        return f"{missing[-1]}: slotune is installed on every machine of the cluster alike"
+    return lines[0] if lines else type(error).__name__
