@@ -1,21 +1,13 @@
-"""Nodes 5 to 7: throughput against its own capacity, preemptions, unevenness between replicas."""
+"""Nodes 5 and 6: throughput against its own capacity, preemptions."""
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 
 from tuner.diagnosis import levers, limits, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.slo.grammar import Clause
-
-LEAST = {
-    "running": "uneven_least_running",
-    "kv_usage": "uneven_least_kv",
-    "ttft": "uneven_least_ttft_s",
-}
-"""Signal → threshold below which the fullest replica has too little for a ratio to tell."""
 
 
 def throughput(case: Case, late: bool = False) -> list[Check]:
@@ -68,7 +60,7 @@ def _load_limited(case: Case, late: bool) -> Check:
                   ("busy_s", "idle_s"))  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
-    cap, busy = case.s.number("max_num_seqs"), limits.busy_share(case)
+    cap, busy = case.cap(), limits.busy_share(case)
     near = cap is not None and case.running() >= case.t("at_cap") * cap
     why_not = []
     if case.waiting() >= case.t("waiting_some"):
@@ -91,7 +83,7 @@ def _cap(case: Case) -> Check:
                   levers=(levers.MORE_SEQS,))  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
-    cap = case.s.number("max_num_seqs")
+    cap = case.cap()
     if not cap:
         return frame.unset(case, "max_num_seqs")
     waits = case.waiting() >= case.t("waiting_some") and case.kv_usage() < case.t("kv_low")
@@ -115,31 +107,4 @@ def preemptions(case: Case) -> Check:
         case.t("preemption_warning"), case.t("preemption_critical"),
         when=events >= case.t("preemption_events"),
         says=lambda v: f"{events:.0f} preemptions over {finished:.0f} finished requests",
-    )  # fmt: skip
-
-
-def uneven(case: Case) -> Check:
-    """Node 7: the fullest replica against the median one, by running, KV and TTFT."""
-    frame = Frame("7", "Uneven replicas", also=("running_by_replica", "kv_usage_by_replica",
-                  "ttft_by_replica"), unit="max / median", levers=(levers.ROUTER,))  # fmt: skip
-    ratios: dict[str, tuple[float, str]] = {}
-    for signal, least in LEAST.items():
-        values = case.s.of(f"{signal}_by_replica")
-        if len(values) < 2:
-            continue
-        fullest = max(values, key=lambda name: values[name])
-        middle = statistics.median_low(values.values())
-        if values[fullest] >= case.t(least):
-            ratios[signal] = (values[fullest] / max(middle, 1e-9), fullest)
-    if not ratios:
-        if case.s.breakdowns.get("running_by_replica"):
-            return frame.not_applicable(case, "no replica has work")
-        return frame.not_applicable(case, "one replica only")
-    worst = max(ratios, key=lambda name: ratios[name][0])
-    ratio, name = ratios[worst]
-    shown = f"{ratio:.1f} ×" if ratio < 100 else "far above"
-    return frame.judge(
-        case, lambda: ratio, case.t("uneven_warning"), case.t("uneven_critical"),
-        says=lambda _: f"{worst} of {name} is {shown} the median replica's",
-        evidence=tuple((k, f"{v[0]:.2f} × at {v[1]}") for k, v in ratios.items()),
     )  # fmt: skip

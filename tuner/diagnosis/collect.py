@@ -14,6 +14,7 @@ from typing import Any
 
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
 from storage.sources.exposition import spellings
+from tuner.diagnosis.collect_replicas import by_replica
 from tuner.diagnosis.registry import (
     BREAKDOWNS,
     LATENCIES,
@@ -68,7 +69,7 @@ def collect(
     readings |= look.trends()
     readings |= look.before(readings) | dict(client or {})
     breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
-    breakdowns |= look.replicas()
+    breakdowns |= by_replica(look.source, look.window_s, look.named)
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
         config=look.config(server_info or {}), models=look.models(),
@@ -216,28 +217,9 @@ class _Look:
             )
         return rates
 
-    def replicas(self) -> dict[str, dict[str, Reading]]:
-        """running, kv_usage and TTFT by replica, where the series carry more than one."""
-        specs = {spec.name: spec for spec in SPECS}
-        running = self.resolve(specs["running"])
-        if running is None:
-            return {}
-        for label in ("instance", "engine", "dp_rank"):
-            parts = {k: r for k, r in self.source.breakdown(running, label).items() if k}
-            if len(parts) >= 2:
-                return self._by_replica(label, parts)
-        return {}
-
-    def _by_replica(self, label: str, running: dict[str, Reading]) -> dict[str, dict[str, Reading]]:
-        specs = {spec.name: spec for spec in SPECS}
-        found = {"running_by_replica": running}
-        if kv := self.resolve(specs["kv_usage"]):
-            found["kv_usage_by_replica"] = dict(self.source.breakdown(kv, label))
-        if ttft := self.resolve(specs["ttft"]):
-            found["ttft_by_replica"] = {
-                name: self.source.mean(ttft, self.window_s, {label: name}) for name in running
-            }
-        return found
+    def named(self, signal: str) -> str | None:
+        """The exported name of a signal of the registry."""
+        return self.resolve(next(spec for spec in SPECS if spec.name == signal))
 
     def models(self) -> tuple[str, ...]:
         spec = next(spec for spec in SPECS if spec.name == "running")

@@ -49,6 +49,11 @@ class Case:
     def running(self) -> float:
         return max(self.s.value("running") or 0.0, self.s.value("running_mean") or 0.0)
 
+    def cap(self) -> float | None:
+        """How many may run: max_num_seqs of every replica; None where it is not known."""
+        each = self.s.number("max_num_seqs")
+        return None if each is None else each * max(1, len(self.s.of("running_by_replica")))
+
     def kv_usage(self) -> float:
         return max(self.s.value("kv_usage") or 0.0, self.s.value("kv_usage_mean") or 0.0)
 

@@ -144,6 +144,12 @@ UNBLOCK = Lever(
     "a request larger than the KV pool, or one that waits for ever, blocks all behind it",
     "that request fails", will_not_help="waiting: nothing frees the room it asks for",
 )  # fmt: skip
+SLOW_REPLICA = Lever(
+    "the slow replica itself", "do",
+    "it serves its share as fast as the others: compare its clocks, its neighbours on the host, "
+    "its settings and its version", "its time out of service",
+    will_not_help="more load for the others alone: they would carry a replica that is paid for",
+)  # fmt: skip
 ROUTER = Lever(
     "the router's policy (least loaded, prefix-aware)", "do",
     "load moves from the fullest replica to the others", "fewer prefix hits when it is spread",

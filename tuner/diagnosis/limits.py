@@ -102,7 +102,7 @@ def _kv(case: Case) -> Check:
 
 def _seq_cap(case: Case) -> Check:
     frame = _frame("3a.seq_cap", ("running", "kv_usage", "waiting"), "of the cap", exact=False)
-    cap = case.s.number("max_num_seqs")
+    cap = case.cap()
     if (unread := frame.unread(case)) is not None:
         return unread
     if not cap:

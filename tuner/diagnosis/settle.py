@@ -27,9 +27,17 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "3b.thrash": ("3b.compute", "3c"),
     "3c": ("3b", "3a.other"),
     "6": ("4.preemptions",),
+    "7.load": ("2.rejections", "3a", "3c", "3d", "4.preemptions", "5", "6"),
+    "7.slow": (
+        "2.rejections", "3a", "3b.compute", "3b.host", "3c", "3d", "4.bandwidth", "4.host",
+        "4.preemptions", "5", "6",
+    ),
     "7": ("3a.other", "3c"),
 }  # fmt: skip
-"""cause → what it explains (with all below). Nodes 6 and 7 are named by the leaves before them."""
+"""cause → what it explains (with all below). Node 6 is named by the leaves before it."""
+
+BARE: dict[str, tuple[str, ...]] = {"7.load": ("4",), "7.slow": ("3b", "4")}
+"""cause → nodes that it explains where no leaf below them fires."""
 
 
 WITHOUT_PARENT = "3e"
@@ -165,6 +173,10 @@ def _with_symptoms(nodes: list[NodeResult]) -> list[NodeResult]:
                 continue
             if not _causes(key, cause, cause_of):
                 cause_of[key] = cause
+    for cause, bare in BARE.items():
+        for key in set(bare) & firing if cause in firing else ():
+            if not any(parents[leaf] == key for leaf in firing):
+                cause_of.setdefault(key, cause)
     for key in firing:  # a parent all of whose firing leaves are symptoms is one itself
         leaves = [leaf for leaf in firing if parents[leaf] == key]
         if key not in cause_of and leaves and all(leaf in cause_of for leaf in leaves):

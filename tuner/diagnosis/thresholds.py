@@ -83,6 +83,7 @@ _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("throttled_share", 0.05, "share of time", _PRACTICE),
     ("uneven_warning", 1.5, "max / median", _PRACTICE),
     ("uneven_critical", 3, "max / median", _PRACTICE),
+    ("uneven_share", 1.25, "× the fair share of tokens", _PRACTICE),
     ("uneven_least_running", 4, "requests", _LEAST),
     ("uneven_least_kv", 0.1, "share of KV blocks", _LEAST),
     ("uneven_least_ttft_s", 0.001, "s", _LEAST),

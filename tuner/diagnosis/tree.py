@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from tuner.diagnosis import capacity, gates, tpot, ttft
+from tuner.diagnosis import capacity, gates, replicas, tpot, ttft
 from tuner.diagnosis.context import Case, Check
 from tuner.diagnosis.model import Diagnosis, NodeResult, State
 from tuner.diagnosis.settle import History, settle
@@ -64,7 +64,7 @@ def _checks(case: Case) -> list[Check]:
         *latencies,
         *capacity.throughput(case, late),
         capacity.preemptions(case),
-        capacity.uneven(case),
+        *replicas.nodes(case),
     ]
     if trust.node.missing:
         return [trust, *(_barred(check, trust.node) for check in rest)]

@@ -9,13 +9,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from tests.tuner.diagnosis.fleet import Fleet
 from tests.tuner.diagnosis.lab import EVALUATE_S, Device, Lab, Load, Mix, Request
 from tuner.diagnosis import Diagnosis, History
 from tuner.diagnosis.thresholds import DEFAULT, Thresholds
 from tuner.slo import SloSet, parse_slos
 
 NOTHING = "nothing"
+FAST = Device()
+SLOW = Device(flops_per_s=2.5e11, bytes_per_s=2.5e9, overhead_s=0.001)
 SOON = Thresholds({"overload_growth_s": 60.0})
 """A queue that grows for a minute is an overload here: five would only take longer."""
 
@@ -27,8 +31,8 @@ class Experiment:
     name: str
     node: str
     slos: tuple[str, ...]
-    plant: Callable[[int], Lab]
-    mend: Callable[[Lab], None]
+    plant: Callable[[int], Lab | Fleet]
+    mend: Callable[[Any], None]
     lever: str = ""
     for_s: float = 30.0
     mended_s: float = 50.0
@@ -77,8 +81,24 @@ def _resume(lab: Lab) -> None:
     lab.stalled = False
 
 
+def _two(seed: int, first: Load, second: Load, device: Device = FAST, seqs: int = 64) -> Fleet:
+    """Two replicas and what each is given; device: the second one's."""
+    labs = [Lab(max_num_seqs=seqs, seed=seed), Lab(max_num_seqs=seqs, seed=~seed, device=device)]
+    return Fleet(labs, [first, second])
+
+
+def _repair(fleet: Fleet) -> None:
+    fleet.labs[1].device = FAST
+
+
+def _raise_caps(fleet: Fleet) -> None:
+    for lab in fleet.labs:
+        lab.set(max_num_seqs=64)
+
+
+CHAT = sizes(100, 100)
+ROUTER = "the router's policy (least loaded, prefix-aware)"
 SCALE = "scale out or shed load (--max-num-queued-reqs)"
-SLOW = Device(flops_per_s=2.5e11, bytes_per_s=2.5e9, overhead_s=0.001)
 
 EXPERIMENTS = (
     Experiment(
@@ -126,6 +146,21 @@ EXPERIMENTS = (
         "stall", "1", ("ttft_p95<1s",), _stalled, _resume, for_s=25,
     ),
     Experiment(
+        "uneven load", "7.load", ("ttft_p95<200ms",),
+        lambda seed: _two(seed, Load(CHAT, clients=24), Load(CHAT, clients=3), seqs=8),
+        lambda fleet: fleet.route(Load(CHAT, clients=7), Load(CHAT, clients=7)), ROUTER,
+    ),
+    Experiment(
+        "slow replica", "7.slow", ("ttft_p95<200ms",),
+        lambda seed: _two(seed, *2 * [Load(sizes(500, 30), rate=3)], device=SLOW),
+        _repair, "the slow replica itself",
+    ),
+    Experiment(
+        "both replicas at their cap", "3a.seq_cap", ("ttft_p95<200ms",),
+        lambda seed: _two(seed, *2 * [Load(CHAT, clients=24)], seqs=8),
+        _raise_caps, "max_num_seqs up",
+    ),
+    Experiment(
         "too little load", NOTHING, ("ttft_p95<200ms", "itl_p99<50ms"),
         lambda seed: offering(Lab(seed=seed), Load(sizes(100, 50), rate=1)),
         lambda lab: None,
@@ -133,7 +168,7 @@ EXPERIMENTS = (
 )  # fmt: skip
 
 
-def watched(lab: Lab, experiment: Experiment, for_s: float, history: History) -> Diagnosis:
+def watched(lab: Lab | Fleet, experiment: Experiment, for_s: float, history: History) -> Diagnosis:
     """The last of the judgements made every five virtual seconds."""
     slos: SloSet = parse_slos(list(experiment.slos))
     diagnosis = None

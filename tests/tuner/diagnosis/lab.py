@@ -24,7 +24,7 @@ from engine.scheduler.plan import StepOutput, StepPlan
 from engine.sequence import Sequence
 from engine.stats_work import ModelCosts
 from storage.sources import RecordedSource
-from storage.sources.exposition import parse_exposition
+from storage.sources.exposition import Exposition, parse_exposition
 from tuner.diagnosis import Diagnosis, History, collect, diagnose
 from tuner.diagnosis.thresholds import DEFAULT, Thresholds
 
@@ -74,9 +74,18 @@ class Scraped(RecordedSource):
 
     def __init__(self) -> None:
         super().__init__([], scrape_interval_s=SCRAPE_S)
+        self._pages: dict[float, Exposition] = {}
 
     def scrape(self, at_s: float, page: str) -> None:
-        self._store.add(parse_exposition(page, at_s))
+        self._pages[at_s] = parse_exposition(page, at_s)
+        self.add(self._pages[at_s])
+
+    def add(self, page: Exposition) -> None:
+        self._store.add(page)
+
+    def at(self, at_s: float) -> dict[str, float]:
+        """The page of that second, handed out once."""
+        return self._pages.pop(at_s).values
 
 
 @dataclass
@@ -241,9 +250,20 @@ class Lab:
     def judge(
         self, slos: Any, history: History | None = None, thresholds: Thresholds = DEFAULT
     ) -> Diagnosis:
-        self.source.now_s = self.now_s
-        signals = collect(
-            self.source, window_s=WINDOW_S, server_info=self.server_info(), at_s=self.now_s,
-            quantiles={"itl": [0.9]}, target="lab",
-        )  # fmt: skip
-        return diagnose(signals, slos, history, thresholds=thresholds)
+        return judged(self.source, self.now_s, self.server_info(), slos, history, thresholds)
+
+
+def judged(
+    source: Scraped,
+    now_s: float,
+    server_info: dict[str, Any],
+    slos: Any,
+    history: History | None,
+    thresholds: Thresholds,
+) -> Diagnosis:
+    source.now_s = now_s
+    signals = collect(
+        source, window_s=WINDOW_S, server_info=server_info, at_s=now_s, quantiles={"itl": [0.9]},
+        target="lab",
+    )  # fmt: skip
+    return diagnose(signals, slos, history, thresholds=thresholds)

@@ -1,0 +1,72 @@
+"""Uneven replicas: who is to blame, whether the others have room, and what is then a symptom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.tuner.diagnosis.cases import SLOS, signals
+from tests.tuner.diagnosis.test_tree import QUEUE, SLOW_TPOT, STEPS
+from tuner.diagnosis import Diagnosis, State, diagnose
+
+BUSY = {
+    "running_by_replica": {"a": 60.0, "b": 8.0},
+    "waiting_by_replica": {"a": 12.0, "b": 0.0},
+    "kv_usage_by_replica": {"a": 0.7, "b": 0.1},
+    "ttft_by_replica": {"a": 3.0, "b": 0.1},
+}
+LOADED = BUSY | {"tokens_by_replica": {"a": 8000.0, "b": 2000.0}}
+SLOW = BUSY | {"tokens_by_replica": {"a": 4800.0, "b": 5200.0}}
+CAPPED = {"binding": STEPS | {"seq_cap": 60.0}}
+
+
+def judged(parts: dict[str, Any], **planted: Any) -> Diagnosis:
+    return diagnose(signals(**(QUEUE | planted), breakdowns=parts), SLOS)
+
+
+@pytest.mark.parametrize(("key", "parts"), [("7.load", LOADED), ("7.slow", SLOW)])
+def test_what_one_replica_suffers_from_is_a_symptom_of_it(key: str, parts: dict[str, Any]) -> None:
+    diagnosis = judged(parts | CAPPED, preemptions=9.0)
+    assert [cause.key for cause in diagnosis.causes] == [key]
+    assert diagnosis.node("3a.seq_cap").symptom_of == key
+    assert diagnosis.node("6").symptom_of == key
+    assert diagnosis.node(key).levers[0].knob.startswith("the router's policy")
+    assert "b has room (8 run, 0 wait)" in diagnosis.node(key).summary
+
+
+def test_a_limit_that_every_replica_reached_is_the_cause() -> None:
+    full = LOADED | {"waiting_by_replica": {"a": 12.0, "b": 9.0}}
+    diagnosis = judged(full | CAPPED)
+    assert "3a.seq_cap" in [cause.key for cause in diagnosis.causes]
+    assert not diagnosis.node("7.load").firing
+    assert "no other has room" in diagnosis.node("7.load").summary
+
+
+def test_a_replica_with_full_kv_has_no_room() -> None:
+    full = LOADED | {"kv_usage_by_replica": {"a": 0.97, "b": 0.97}}
+    assert not judged(full | CAPPED).node("7.load").firing
+
+
+def test_a_slow_replica_explains_latency_that_no_leaf_does() -> None:
+    diagnosis = diagnose(signals(**SLOW_TPOT, breakdowns=SLOW), SLOS)
+    assert diagnosis.node("4").symptom_of == "7.slow"
+    interfering = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}
+    diagnosis = diagnose(signals(**interfering, breakdowns=SLOW), SLOS)
+    assert diagnosis.node("4.interference").symptom_of == ""  # every replica's, not the slow one's
+
+
+def test_without_the_tokens_of_each_replica_nobody_is_blamed() -> None:
+    diagnosis = judged(BUSY)
+    assert diagnosis.node("7").firing
+    assert diagnosis.node("7.load").state is State.CANT_TELL
+    assert diagnosis.node("7.slow").state is State.CANT_TELL
+    assert diagnosis.node("7.load").how_to_get
+
+
+def test_the_cap_is_that_of_all_replicas() -> None:
+    """64 sequences of two replicas with max_num_seqs 64 each are half of what may run."""
+    even = {f"{k}_by_replica": {"a": v, "b": v} for k, v in (("running", 32.0), ("waiting", 6.0))}
+    one, two = judged({}, running=64.0), judged(even, running=64.0)
+    assert one.node("3a.seq_cap").firing
+    assert not two.node("3a.seq_cap").firing

@@ -1,0 +1,138 @@
+"""Node 7: replicas that do not share the load, and which of them is to blame for what.
+
+Invariant: a leaf fires only where another replica has room. Then what all of them together seem to
+suffer from (a queue, a cap, preemptions) is that one replica's, and a symptom (settle.py).
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from tuner.diagnosis import levers
+from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.slo_node import gate
+
+LEAST = {
+    "running": "uneven_least_running",
+    "kv_usage": "uneven_least_kv",
+    "ttft": "uneven_least_ttft_s",
+}
+"""Signal → threshold below which the fullest replica has too little for a ratio to tell."""
+
+_ENGINE_KNOBS = ("engine knobs: they are the same on the replica that has room",)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A signal of the fullest replica over the median one's."""
+
+    signal: str
+    value: float
+    replica: str
+
+
+def nodes(case: Case) -> list[Check]:
+    """Node 7 with its two leaves."""
+    found = _ratios(case)
+    top = _uneven(case, found)
+    worst = max(found, key=lambda ratio: ratio.value, default=None)
+    return [top, gate(top, _load(case, worst)), gate(top, _slow(case, worst))]
+
+
+def _ratios(case: Case) -> list[Ratio]:
+    ratios = []
+    for signal, least in LEAST.items():
+        values = case.s.of(f"{signal}_by_replica")
+        if len(values) < 2:
+            continue
+        fullest = max(values, key=lambda name: values[name])
+        middle = statistics.median_low(values.values())
+        if values[fullest] >= case.t(least):
+            ratios.append(Ratio(signal, values[fullest] / max(middle, 1e-9), fullest))
+    return ratios
+
+
+def _uneven(case: Case, found: list[Ratio]) -> Check:
+    """Node 7: the fullest replica against the median one, by running, KV and TTFT."""
+    frame = Frame("7", "Uneven replicas", also=("running_by_replica", "kv_usage_by_replica",
+                  "ttft_by_replica"), unit="max / median", levers=(levers.ROUTER,))  # fmt: skip
+    if not found:
+        if case.s.breakdowns.get("running_by_replica"):
+            return frame.not_applicable(case, "no replica has work")
+        return frame.not_applicable(case, "one replica only")
+    worst = max(found, key=lambda ratio: ratio.value)
+    shown = f"{worst.value:.1f} ×" if worst.value < 100 else "far above"
+    return frame.judge(
+        case, lambda: worst.value, case.t("uneven_warning"), case.t("uneven_critical"),
+        says=lambda _: f"{worst.signal} of {worst.replica} is {shown} the median replica's",
+        evidence=tuple((r.signal, f"{r.value:.2f} × at {r.replica}") for r in found),
+    )  # fmt: skip
+
+
+_USES = ("tokens_by_replica", "waiting_by_replica")
+
+
+def _load(case: Case, worst: Ratio | None) -> Check:
+    """7.load: the fullest replica is given more than its share."""
+    frame = Frame("7.load", "One replica gets too much", "7", _USES, ("running_by_replica",),
+                  "× its share", (levers.ROUTER,), _ENGINE_KNOBS)  # fmt: skip
+    if worst is None or not case.s.of("tokens_by_replica"):
+        return frame.unread(case) or frame.not_applicable(case, "no replica has work")
+    share, room = _share(case, worst.replica), _with_room(case, worst.replica)
+    return frame.judge(
+        case, lambda: share, case.t("uneven_share"), when=room is not None,
+        says=lambda _: f"{worst.replica} does {_percent(case, worst.replica)} of the tokens of "
+        f"{len(case.s.of('tokens_by_replica'))} replicas; {_room(case, room)}",
+    )  # fmt: skip
+
+
+def _slow(case: Case, worst: Ratio | None) -> Check:
+    """7.slow: the fullest replica is given no more than its share and takes longer for it."""
+    frame = Frame("7.slow", "One replica is slow", "7", (*_USES, "ttft_by_replica"), (),
+                  "max / median", (levers.ROUTER, levers.SLOW_REPLICA), _ENGINE_KNOBS)  # fmt: skip
+    if worst is None or not case.s.of("ttft_by_replica"):
+        return frame.unread(case) or frame.not_applicable(case, "no replica has work")
+    ttft = case.s.of("ttft_by_replica")
+    mine, middle = ttft.get(worst.replica, 0.0), statistics.median_low(ttft.values())
+    room = _with_room(case, worst.replica)
+    fair = _share(case, worst.replica) < case.t("uneven_share")
+    return frame.judge(
+        case, lambda: mine / max(middle, 1e-9), case.t("uneven_warning"),
+        case.t("uneven_critical"), when=fair and room is not None,
+        says=lambda ratio: f"{worst.replica} does {_percent(case, worst.replica)} of the tokens "
+        f"and takes {ratio:.1f} × the median replica's TTFT; {_room(case, room)}",
+    )  # fmt: skip
+
+
+def _share(case: Case, replica: str) -> float:
+    """Its part of all tokens, times the number of replicas: 1 is its fair share."""
+    tokens = case.s.of("tokens_by_replica")
+    total = sum(tokens.values())
+    return tokens.get(replica, 0.0) * len(tokens) / total if total else 0.0
+
+
+def _percent(case: Case, replica: str) -> str:
+    return f"{_share(case, replica) / max(1, len(case.s.of('tokens_by_replica'))):.0%}"
+
+
+def _with_room(case: Case, full: str) -> str | None:
+    """Another replica that would take more: its queue is short beside the full one's, its KV not
+    full, and it answers sooner."""
+    waiting, kv = case.s.of("waiting_by_replica"), case.s.of("kv_usage_by_replica")
+    ttft = case.s.of("ttft_by_replica")
+    enough = max(case.t("waiting_some"), waiting.get(full, 0.0) / case.t("uneven_critical"))
+    for other in sorted(waiting, key=lambda name: (waiting[name], kv.get(name, 0.0))):
+        sooner = ttft.get(other, 0.0) * case.t("uneven_warning") <= ttft.get(full, 0.0)
+        unfilled = kv.get(other, 0.0) < case.t("kv_full")
+        if other != full and waiting[other] < enough and unfilled and sooner:
+            return other
+    return None
+
+
+def _room(case: Case, replica: str | None) -> str:
+    if replica is None:
+        return "no other has room"
+    waiting = case.s.of("waiting_by_replica")[replica]
+    running = case.s.of("running_by_replica").get(replica, 0.0)
+    return f"{replica} has room ({running:.0f} run, {waiting:.0f} wait)"
