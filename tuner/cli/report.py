@@ -16,9 +16,13 @@ from tuner.errors import UserError
 
 if TYPE_CHECKING:
     from tuner.exchange.bundle import StoredStudy
+    from tuner.report.study import StudyReport
 
 NAME = "report"
 HELP = "show what a study has found: answer, history, importances, what its SLOs cost"
+
+UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What parts of a bundle that do not fit each other come to."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,26 +41,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
-    from tuner.exchange.bundle import of_database, read_bundle
+    from tuner.exchange.bundle import of_database
 
     if (args.study is None) == (args.from_bundle is None):
         raise UserError("name a STUDY of the database, or give --from-bundle FILE: one of the two")
+    for option in ("html", "bundle"):
+        if getattr(args, option) is not None:
+            check_folder(f"--{option}", getattr(args, option))
     if args.from_bundle is not None:
         if args.bundle is not None:
             raise UserError("--bundle writes what --from-bundle reads: copy the file")
-        return _show(args, read_bundle(Path(args.from_bundle)))
+        return _show_bundle(args, Path(args.from_bundle))
     with open_database(args.database, read_only=True) as database:
         return _show(args, of_database(database, args.study))
 
 
-def write_page(stored: StoredStudy, path: str) -> None:
-    """The study's page. Raises UserError."""
-    from tuner.cli.export import write_whole
-    from tuner.report.html.study_page import render_study_html
+def check_folder(option: str, path: str) -> None:
+    """UserError for a file in a folder that is not there."""
+    if not Path(path).resolve().parent.is_dir():
+        raise UserError(f"{option} {path}: there is no folder of that name")
+
+
+def report_to(path: str, database: str, study: str) -> None:
+    """The page of a stored study. Raises UserError, StorageError."""
+    from storage import open_database
+    from tuner.exchange.bundle import of_database
     from tuner.report.study import study_report
 
-    page = render_study_html(study_report(stored))
-    write_whole(Path(path), lambda part: part.write_text(page, encoding="utf-8"))
+    with open_database(database, read_only=True) as opened:
+        _write_page(study_report(of_database(opened, study)), path)
+
+
+def _show_bundle(args: argparse.Namespace, path: Path) -> int:
+    """Each part of a bundle is checked as it is read; that parts fit each other shows here."""
+    from tuner.exchange.bundle import read_bundle
+
+    stored = read_bundle(path)
+    try:
+        return _show(args, stored)
+    except UNFIT as error:
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UserError(f"{path.name} is damaged, or of another version ({told})") from error
 
 
 def _show(args: argparse.Namespace, stored: StoredStudy) -> int:
@@ -68,10 +93,21 @@ def _show(args: argparse.Namespace, stored: StoredStudy) -> int:
     if args.bundle is not None:
         packed = args.bundle.endswith(".gz")
         write_whole(Path(args.bundle), lambda part: write_bundle(stored, part, packed=packed))
+        if args.html is None and not args.json:
+            return EXIT_DONE
+    report = study_report(stored)
     if args.html is not None:
-        write_page(stored, args.html)
+        _write_page(report, args.html)
     if args.json:
-        print_json(study_report_dict(study_report(stored)))
-    elif args.html is None and args.bundle is None:
-        print("\n".join(study_report_lines(study_report(stored))))
+        print_json(study_report_dict(report))
+    elif args.html is None:
+        print("\n".join(study_report_lines(report)))
     return EXIT_DONE
+
+
+def _write_page(report: StudyReport, path: str) -> None:
+    from tuner.cli.export import write_whole
+    from tuner.report.html.study_page import render_study_html
+
+    page = render_study_html(report)
+    write_whole(Path(path), lambda part: part.write_text(page, encoding="utf-8"))

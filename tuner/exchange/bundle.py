@@ -13,13 +13,11 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import math
-import platform
 import types
 import typing
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -29,6 +27,7 @@ from storage.errors import StorageError
 from storage.rows import Measurement, Study
 from tuner.errors import UserError
 from tuner.exchange.checks import checked
+from tuner.exchange.provenance import provenance
 from tuner.exchange.run import Columns, from_stored
 from tuner.records import RequestRecord
 from tuner.regular import check_regular
@@ -39,6 +38,12 @@ if typing.TYPE_CHECKING:
 VERSION = 1
 MOST_BYTES = 512 * 2**20
 """Of text, unpacked: what a bundle may hold."""
+
+NEEDED = {
+    "index", "scheduled_s", "sent_s", "first_token_s", "end_s", "chunk_times_s", "chunk_tokens",
+    "prompt_tokens", "output_tokens", "error", "state",
+}  # fmt: skip
+"""Columns that every version of the records has."""
 
 _CHUNK_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
@@ -127,14 +132,9 @@ def _write(stored: StoredStudy, out: BinaryIO) -> None:
 
 
 def versions(study: Study) -> dict[str, str]:
-    """Of what wrote the bundle; torch only where the target has told it."""
+    """Of what wrote the bundle, and its machine; torch only where the target has told it."""
     torch = (study.target or {}).get("torch") or (study.target or {}).get("torch_version")
-    return {
-        "slotune": version("slotune"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        **({"torch": str(torch)} if torch else {}),
-    }
+    return provenance() | ({"torch": str(torch)} if torch else {})
 
 
 def _unpacked(file: BinaryIO) -> Iterator[bytes]:
@@ -258,8 +258,10 @@ def _records(told: Any, row: Measurement, study: Study, what: str) -> Columns:
                 columns[name] = [_value(kind, value) for value in told[name]]
     except (TypeError, ValueError) as error:
         raise UserError(f"{what}: its records are damaged ({error})") from error
-    if len({len(values) for values in columns.values()}) != 1 or "scheduled_s" not in columns:
-        raise UserError(f"{what}: its records are damaged (columns are missing or of other length)")
+    if missing := sorted(NEEDED - columns.keys()):
+        raise UserError(f"{what}: its records lack the columns {', '.join(missing)}")
+    if len({len(values) for values in columns.values()}) != 1:
+        raise UserError(f"{what}: its records are damaged (columns of different length)")
     if row.summary is not None:
         _check(row, columns, study, what)
     return columns
@@ -278,8 +280,6 @@ def _check(row: Measurement, columns: Columns, study: Study, what: str) -> None:
         checked(run)
     except UserError as error:
         raise UserError(f"{what} is damaged: {error}") from error
-    except KeyError as error:
-        raise UserError(f"{what}: its records lack the column {error}") from error
 
 
 def _value(kind: str, value: Any) -> Any:

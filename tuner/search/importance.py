@@ -91,9 +91,7 @@ def _why_not(points: Sequence[Point], knobs: Sequence[str]) -> str:
     if not knobs:
         return "no knob was varied"
     if len(points) < FEWEST:
-        return (
-            f"{len(points)} measurements with a result; {FEWEST} are the fewest it can be told by"
-        )
+        return f"{len(points)} measurements with a result, and at least {FEWEST} are needed"
     if len({value for _, value in points}) < 2:
         return "the figure was the same in all of them"
     return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tuner.measure import summarize
 from tuner.search.capacity import Capacity
 from tuner.search.each_load import EachLoad
 from tuner.search.goal import Goal
@@ -78,7 +79,7 @@ def ladders(
 ) -> list[Ladder]:
     """One for each clause of the goal's SLOs; [] where nothing has a result."""
     at = _at_bounds(goal, trials)
-    return [_ladder(goal, clause, factors, at) for clause in goal.slos.clauses]
+    return [_ladder(goal, clause, factors, at, trials) for clause in goal.slos.clauses]
 
 
 _At = Callable[[SloSet], tuple[list[_Known], int, Goal]]
@@ -97,13 +98,16 @@ def _at_bounds(goal: Goal, trials: Sequence[Trial]) -> _At:
 
     def anew(slos: SloSet) -> tuple[list[_Known], int, Goal]:
         wanted = _with_slos(goal, slos)
-        known = _known(wanted, [_judged_again(trial, slos) for trial in trials])
+        counted = goal.objectives[0].key in BOUND_BY_SLO
+        known = _known(wanted, [_judged_again(trial, slos, counted) for trial in trials])
         return [k for k in known if _meets(wanted, k, slos)], len(known), wanted
 
     return anew
 
 
-def _ladder(goal: Goal, clause: Clause, factors: Sequence[float], at: _At) -> Ladder:
+def _ladder(
+    goal: Goal, clause: Clause, factors: Sequence[float], at: _At, study: Sequence[Trial]
+) -> Ladder:
     unit = BY_ANY_NAME[clause.metric].unit
     if clause.bound == 0:
         return Ladder(clause, unit, why_not="a bound of 0 has no multiples")
@@ -115,19 +119,17 @@ def _ladder(goal: Goal, clause: Clause, factors: Sequence[float], at: _At) -> La
         moved = replace(clause, bound=bound)
         slos = SloSet(tuple(moved if c == clause else c for c in goal.slos.clauses))
         meeting, known, wanted = at(slos)
-        rungs.append(_rung(factor, bound, meeting, known, wanted))
+        rung = Rung(factor, bound, len(meeting), known)
+        rungs.append(_with_best(rung, meeting, wanted, study) if meeting else rung)
     return Ladder(clause, unit, tuple(rungs))
 
 
-def _rung(factor: float, bound: float, meeting: list[_Known], known: int, goal: Goal) -> Rung:
-    empty = Rung(factor, bound, len(meeting), known)
-    if not meeting:
-        return empty
+def _with_best(rung: Rung, meeting: Sequence[_Known], goal: Goal, study: Sequence[Trial]) -> Rung:
     objective = goal.objectives[0]
     best = sorted(meeting, key=lambda k: k.value, reverse=objective.higher_is_better)[0]
-    pooled = goal.pooled(best.trials, CONFIDENCE) or best.pooled
+    pooled = goal.pooled(best.trials, CONFIDENCE, study) or best.pooled
     return replace(
-        empty, config=best.config, estimate=pooled.summary.get(objective.key), runs=pooled.runs,
+        rung, config=best.config, estimate=pooled.summary.get(objective.key), runs=pooled.runs,
         state=pooled.verdict.state, confirmed=best.confirmed,
     )  # fmt: skip
 
@@ -170,11 +172,15 @@ def _with_slos(goal: Goal, slos: SloSet) -> Goal:
     raise TypeError(f"no bounds of a {type(goal).__name__}")
 
 
-def _judged_again(trial: Trial, slos: SloSet) -> Trial:
-    return Trial(tuple(_part_again(part, slos) for part in trial.parts))
+def _judged_again(trial: Trial, slos: SloSet, counted: bool) -> Trial:
+    """counted: its figures are counted against the SLOs, and anew."""
+    return Trial(tuple(_part_again(part, slos, counted) for part in trial.parts))
 
 
-def _part_again(part: Outcome, slos: SloSet) -> Outcome:
-    if part.measurement is None:
+def _part_again(part: Outcome, slos: SloSet, counted: bool) -> Outcome:
+    made = part.measurement
+    if made is None:
         return part
-    return replace(part, verdict=judge(slos, part.measurement))
+    if counted:
+        made = summarize(replace(made), slos)
+    return replace(part, measurement=made, verdict=judge(slos, made))

@@ -27,9 +27,9 @@ from tuner.stats import Estimate
 from tuner.units import show
 
 WIDE = (980, 240)
-PANEL = (470, 230)
 SQUARE = (980, 330)
 LANES = (980, 150)
+LADDER = (980, 190)
 
 
 def history(report: StudyReport, place: int) -> str:
@@ -52,7 +52,7 @@ def history(report: StudyReport, place: int) -> str:
     for point in points:
         _trial(chart, point, place, unit)
     if base is not None:
-        chart.mark_y(base, f"baseline {show(base, unit)}", "base")
+        chart.mark_y(base, "", "base")
     numbers, best = best_so_far(report, place)
     if len(numbers):
         at = np.append(numbers, len(points) + 0.5)
@@ -137,8 +137,6 @@ def front(report: StudyReport, places: tuple[int, int]) -> str:
         for first, second in figures:
             chart.across(second.value, first.low, first.high, "base")
             chart.whisker(first.value, second.low, second.high, "base")
-    chart.label_x(f"{objectives[0]} →")
-    chart.label_y(str(objectives[1]))
     return chart.svg()
 
 
@@ -169,7 +167,7 @@ def timeline(report: StudyReport) -> str:
 
 def price(report: StudyReport, ladder: Ladder) -> str:
     """The best configuration's objective at each bound of the ladder, with its interval."""
-    width, height = PANEL
+    width, height = LADDER
     objective = report.goal.objectives[0]
     known = [r for r in ladder.rungs if r.estimate is not None and r.estimate.measured]
     unit = known[0].estimate.unit if known and known[0].estimate is not None else ""
@@ -194,5 +192,5 @@ def price(report: StudyReport, ladder: Ladder) -> str:
         chart.whisker(rung.bound, rung.estimate.low, rung.estimate.high, look)
         told = f"{ladder.bound_text(rung)}: {figure(rung.estimate.value, rung.estimate, unit)}"
         chart.mark(rung.bound, rung.estimate.value, look, told, full=rung.confirmed)
-    chart.mark_x(ladder.clause.bound, "the bound", "bound")
+    chart.mark_x(ladder.clause.bound, ladder.clause.text, "bound")
     return chart.svg()

@@ -50,8 +50,7 @@ def slice_of(report: StudyReport, axis: Axis, *, margins: bool) -> str:
         told = f"{point.number} {title_of(point)}: {shown}"
         chart.mark(at, value, look_of(point.trial.stage), told, full=is_full(point.state))
     if margins:
-        chart.mark_y(1.0, "the bound", "bound")
-    chart.label_x(axis.name)
+        chart.mark_y(1.0, "", "bound")
     return chart.svg()
 
 
@@ -97,11 +96,11 @@ def heat(report: StudyReport, across: Axis, up: Axis) -> str:
             cells.setdefault((_cell(columns, a), _cell(rows, b)), []).append(point.value)
     means = {cell: sum(values) / len(values) for cell, values in cells.items()}
     low, high = (min(means.values()), max(means.values())) if means else (0.0, 1.0)
+    chart.grid(x_ticks=8, y_ticks=5)
     for (i, j), mean in means.items():
         share = (mean - low) / (high - low) if high > low else 1.0
         told = f"mean {show(mean, unit)} of {len(cells[i, j])}"
         chart.cell((columns[i], columns[i + 1]), (rows[j], rows[j + 1]), share, told)
-    chart.grid(x_ticks=8, y_ticks=5)
     for point in drawn:
         a, b = at[point.number]
         if point.value is None:
@@ -109,8 +108,6 @@ def heat(report: StudyReport, across: Axis, up: Axis) -> str:
             continue
         told = f"{point.number} {title_of(point)}: {show(point.value, unit)}"
         chart.mark(a, b, look_of(point.trial.stage), told, full=is_full(point.state))
-    chart.label_x(across.name)
-    chart.label_y(up.name)
     return chart.svg()
 
 
@@ -119,7 +116,7 @@ def heat_range(report: StudyReport) -> str:
     if not values:
         return "no data: nothing has a value"
     unit = report.unit(0)
-    return f"pale {show(min(values), unit)} … strong {show(max(values), unit)}, mean of each cell"
+    return f"mean of each cell: pale {show(min(values), unit)}, strong {show(max(values), unit)}"
 
 
 def _edges(scale: Scale) -> list[float]:

@@ -33,8 +33,8 @@ BADGES = {
 }  # fmt: skip
 STAGES = [("c4", "baseline"), ("c2", "sweep"), ("c1", "search"), ("c3", "confirm")]
 MARKS = (
-    "Dot: SLOs met at 95 %; ring: missed or undecided; cross at the foot: no result. Thin lines: "
-    "95 % intervals. Point at a mark for its configuration and reason."
+    "Dot: SLOs met at 95 %; ring: missed or undecided; cross at the foot: no result. Point at a "
+    "mark for its configuration and reason."
 )
 
 
@@ -48,7 +48,7 @@ def render_study_html(report: StudyReport) -> str:
             "All usable runs of each taken together; small: 95 % interval and samples.",
         ),
         section("Checks", study_tables.health(report)),
-        section("History", _history(report), MARKS),
+        section("History", _history(report), f"{MARKS} Thin lines: 95 % intervals."),
         section("Pareto front", _front(report)),
         section(
             "What each knob does", _slices(report),
@@ -114,14 +114,23 @@ def _count(report: StudyReport) -> str:
 def _history(report: StudyReport) -> str:
     if not report.points:
         return ""
-    key = legend([*STAGES, ("cgood", "best so far that met the SLOs"), ("cbad", "no result")])
+    key = legend(
+        [*STAGES, ("cgood", "best so far, SLOs met at the point estimate"), ("cbad", "no result")]
+    )
     return _stacked([
         panel(
             key + study_charts.history(report, place), objective.key,
-            f"{objective}, {report.unit(place) or 'no unit'}",
+            _history_line(report, place),
         )
         for place, objective in enumerate(report.goal.objectives)
     ])  # fmt: skip
+
+
+def _history_line(report: StudyReport, place: int) -> str:
+    unit = report.unit(place)
+    base = study_charts.baseline_value(report, place)
+    told = "no data" if base is None else show(base, unit)
+    return f"{report.goal.objectives[place]}, {unit}; dashed: the baseline's mean, {told}"
 
 
 def _front(report: StudyReport) -> str:
@@ -133,8 +142,8 @@ def _front(report: StudyReport) -> str:
         return panel("", "", "no configuration met the SLOs: there is no front")
     key = legend([*STAGES, ("cgood", "front")])
     drawn = [
-        panel(key + study_charts.front(report, places), f"{objectives[places[1]].key} against "
-              f"{objectives[places[0]].key}")
+        panel(key + study_charts.front(report, places), f"{objectives[places[1]]} (up) against "
+              f"{objectives[places[0]]} (across)")
         for places in itertools.combinations(range(len(objectives)), 2)
     ]  # fmt: skip
     return _stacked([*drawn, panel(listed, "", "none of these is beaten in every objective")])
@@ -151,13 +160,13 @@ def _slices(report: StudyReport) -> str:
         panels.append(panel(drawn, f"{key} against {axis.name}", report.unit(0)))
         if slos:
             drawn = study_knobs.slice_of(report, axis, margins=True)
-            line = "1 is the bound, above it is missed"
+            line = "dashed: the bound; above it is missed"
             panels.append(panel(drawn, f"worst figure over its bound against {axis.name}", line))
     parts = [legend(STAGES), f'<div class="grid2">{"".join(panels)}</div>']
     if len(report.axes) > 1:
         across, up = _two(report)
         drawn = study_knobs.heat(report, across, up)
-        title = f"{key} over {across.name} and {up.name}"
+        title = f"{key} over {across.name} (across) and {up.name} (up)"
         parts.append(panel(drawn, title, study_knobs.heat_range(report)))
     return _stacked(parts)
 
@@ -189,7 +198,7 @@ def _price(report: StudyReport) -> str:
         if ladder.why_not:
             parts.append(panel("", title, f"cannot tell: {ladder.why_not}"))
             continue
-        drawn = f'<div class="grid2">{study_charts.price(report, ladder)}</div>'
+        drawn = study_charts.price(report, ladder)
         open_ = any(r.config is not None and not r.confirmed for r in ladder.rungs)
         line = UNCONFIRMED if open_ else ""
         parts.append(panel(drawn + study_tables.ladder_table(ladder), title, line))

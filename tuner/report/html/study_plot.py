@@ -13,7 +13,7 @@ from html import escape
 import numpy as np
 
 from tuner.report.html.scale import LOG_FROM, Floats, Scale
-from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP, Plot
+from tuner.report.html.svg import BOTTOM, Plot
 from tuner.report.study import State
 
 STAGE_LOOKS = {"baseline": "s4", "sweep": "s2", "search": "s1", "confirm": "s3"}
@@ -106,12 +106,6 @@ class Chart(Plot):
         """A cell of a heat map, the stronger the larger the share (0 to 1)."""
         opacity = f' fill-opacity="{0.08 + 0.72 * min(1.0, max(0.0, share)):.2f}"'
         self._rect(*x, *y, "heat", title, opacity)
-
-    def label_x(self, text: str) -> None:
-        self._text(self.width - RIGHT, self.height - 1, text, "end", "faint")
-
-    def label_y(self, text: str) -> None:
-        self._text(LEFT - 6, TOP - 3, text, "start", "faint")
 
     def _rect(
         self, low: float, high: float, bottom: float, top: float, look: str, title: str,

@@ -113,8 +113,8 @@ def _share(value: float, low: float, high: float) -> str:
 def ladder_table(ladder: Ladder) -> str:
     rows = [
         [
-            escape(ladder.bound_text(rung)), ladder.change(rung), f"{rung.met} of {rung.known}",
-            *_best(rung),
+            escape(ladder.bound_text(rung)).replace(" ", "&nbsp;"), ladder.change(rung),
+            f"{rung.met} of {rung.known}", *_best(rung),
         ]
         for rung in ladder.rungs
     ]  # fmt: skip
