@@ -25,8 +25,8 @@ from tuner.errors import UserError
 from tuner.printable import shown
 
 COMMANDS = (
-    "bench", "sweep", "optimize", "diagnose", "studies", "runs", "compare", "rejudge", "export",
-    "import", "workload", "quality", "export-config", "rules",
+    "bench", "sweep", "optimize", "diagnose", "studies", "report", "runs", "compare", "rejudge",
+    "export", "import", "workload", "quality", "export-config", "rules",
     "lint", "verify",
 )  # fmt: skip
 

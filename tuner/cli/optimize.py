@@ -70,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_executor_options(parser)
     add_database_option(parser)
     add_output_options(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", help="at the end also write what `tuner report` shows, as a page"
+    )
 
 
 def _price(text: str) -> float:
@@ -82,4 +85,13 @@ def _price(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from tuner.cli.run_optimize import run_optimize
 
-    return run_optimize(args)
+    if args.html is None:
+        return run_optimize(args)
+    from tuner.cli.invocation import study_name
+    from tuner.cli.report import check_folder, report_to
+
+    check_folder("--html", args.html)  # before the study, not after it
+    args.study = args.study or study_name("optimize")
+    code = run_optimize(args)
+    report_to(args.html, args.database, args.study)
+    return code
