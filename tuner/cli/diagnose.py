@@ -1,7 +1,8 @@
 """`tuner diagnose`: watch a server's metrics for a while and say what binds it.
 
 With --url the embedded scraper watches for --watch-for seconds first, because a rate takes two
-scrapes at least; a Prometheus has its history, so that the answer comes at once.
+scrapes at least; a Prometheus has its history, so that the answer comes at once. A longer --window
+is answered from the history that a dashboard kept, where --database holds one.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="PATH|URL",
-        help="runs kept by `tuner bench`: the newest one of --url tells what clients saw "
+        help="runs kept by `tuner bench`: the newest one of --url tells what clients saw; and the "
+        "history kept by the dashboard, for a --window longer than was watched "
         "(default: none, so that node 3e cannot be told)",
     )
     parser.add_argument(
@@ -133,6 +135,8 @@ def run(args: argparse.Namespace) -> int:
         prometheus=args.prometheus,
         scrape_interval_s=args.interval,
         labels=labels or None,
+        database=args.database if args.url else None,
+        keep=False,
     )
     try:
         return _evaluate(args, source, slos, thresholds, settings)

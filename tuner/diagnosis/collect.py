@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
@@ -188,7 +189,7 @@ class _Look:
                 rise = _rise(values)
                 readings["waiting_rise"] = self._derived(rise, f"delta({name})", values)
                 readings["restart"] = self._derived(self._restarted(points), name, values)
-        name, points = self._series("waiting", GROWTH_S)
+        name, points = self._series("waiting", self.status.window_s(GROWTH_S))
         if len(points) >= 2:
             grown_s = growing_s(points)
             values = [value for _, value in points]
@@ -270,8 +271,10 @@ def growing_s(points: list[tuple[float, float]], bins: int = 10) -> float:
     groups: list[list[float]] = [[] for _ in range(bins)]
     for at, value in points:
         groups[min(bins - 1, int((at - start_s) / width_s))].append(value)
-    means = [statistics.fmean(group) for group in groups if group]
-    grown = 0
-    while grown < len(means) - 1 and means[-1 - grown] > means[-2 - grown]:
-        grown += 1
-    return grown * width_s
+    filled = [(i * width_s, statistics.fmean(group)) for i, group in enumerate(groups) if group]
+    grown_from_s = end_s - start_s
+    for (_, before), (began_s, mean) in reversed(list(pairwise(filled))):
+        if mean <= before:
+            break
+        grown_from_s = began_s
+    return end_s - start_s - grown_from_s

@@ -1,7 +1,9 @@
 """The embedded scraper and a real Prometheus server, side by side on one changing exposition.
 
 Both scrape once a second, at different moments. Every counter stands still around its reset, so
-that neither can miss growth that the other saw; what remains is sampling phase.
+that neither can miss growth that the other saw; what remains is sampling phase. On a busy machine
+either may scrape late, and then they saw different servers: tests that compare figures wait for a
+time in which both kept their pace (`steady`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from storage.sources import open_source
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
 from storage.sources.prometheus import PrometheusSource
 from storage.sources.scrape import ScrapeSource
+from storage.sources.store import HORIZON_S
 from tests.storage.conftest import free_port, wait_until
 from tests.storage.sources.serving import Serving, serving
 
@@ -115,6 +119,48 @@ def start_prometheus(
     return process, f"http://127.0.0.1:{port}"
 
 
+CLOCK, CLOCK_PER_S = 'vllm:done_total{finished_reason="stop"}', 20.0
+"""A counter that says how old the page is."""
+
+LATE_S = 0.05
+"""1 % of the shortest window compared here: a quarter of TOLERANCE."""
+
+
+def on_time(samples: list[tuple[float, float]], covered_s: float) -> bool:
+    """Whether the last seconds were sampled each second, by pages as old as their samples say.
+
+    A sample's time is when it was asked for, its value what held when it was answered; on a busy
+    machine these differ, by other amounts for either source.
+    """
+    recent = [(at_s, value) for at_s, value in samples if at_s > samples[-1][0] - covered_s]
+    gaps_s = [after - before for (before, _), (after, _) in pairwise(recent)]
+    began_s = [at_s - value / CLOCK_PER_S for at_s, value in recent]
+    return (
+        len(recent) >= covered_s - 1
+        and all(0.9 < gap_s < 1.1 for gap_s in gaps_s)
+        and max(began_s) - min(began_s) < LATE_S
+    )
+
+
+@pytest.fixture
+def steady(pair: Pair) -> Pair:
+    """Both sources after a time in which both kept their pace: what they then tell must agree."""
+    scraped, asked, covered_s = pair.scraped, pair.asked, WINDOW_S + 3
+    assert isinstance(scraped, ScrapeSource)
+    assert isinstance(asked, PrometheusSource)
+
+    def kept_pace() -> bool:
+        with scraped._lock:
+            (own,) = scraped._store.find("vllm:done_total", {"finished_reason": "stop"})
+            mine = list(zip(own.times_s, own.values, strict=True))
+        ((_, theirs),) = asked.client.matrix(CLOCK, HORIZON_S, time.time())
+        fresh = min(mine[-1][0], theirs[-1][0]) > time.time() - 1.5
+        return fresh and on_time(mine, covered_s) and on_time(theirs, covered_s)
+
+    wait_until(kept_pace, "eleven seconds in which both sources scraped on time", limit_s=120)
+    return pair
+
+
 def same(mine: Reading, theirs: Reading, tolerance: float = TOLERANCE) -> None:
     assert (mine.outcome, theirs.outcome) == (Outcome.VALUE, Outcome.VALUE), (mine, theirs)
     assert mine.value == pytest.approx(theirs.value, rel=tolerance)
@@ -138,19 +184,6 @@ def test_gauges(pair: Pair) -> None:
     same(pair.scraped.gauge(name, awkward), pair.asked.gauge(name, awkward))
 
 
-def test_a_steady_counter(pair: Pair) -> None:
-    steady = {"model_name": "z"}
-    for source in (pair.scraped, pair.asked):
-        assert source.rate("vllm:tokens_total", WINDOW_S, steady).value == pytest.approx(
-            50, rel=0.04
-        )
-        assert abs(source.rate("vllm:tokens_total", WINDOW_S, steady).samples - WINDOW_S) <= 1
-    same(
-        pair.scraped.increase("vllm:tokens_total", WINDOW_S, steady),
-        pair.asked.increase("vllm:tokens_total", WINDOW_S, steady),
-    )
-
-
 def test_a_counter_that_was_reset(pair: Pair) -> None:
     mine = pair.scraped.rate("vllm:tokens_total", 11.0)
     same(mine, pair.asked.rate("vllm:tokens_total", 11.0), tolerance=0.1)
@@ -166,17 +199,30 @@ def test_a_counter_that_was_reset(pair: Pair) -> None:
     )
 
 
-def test_a_counter_under_its_other_spelling(pair: Pair) -> None:
-    same(pair.scraped.rate("vllm:done", WINDOW_S), pair.asked.rate("vllm:done", WINDOW_S))
+def test_a_steady_counter(steady: Pair) -> None:
+    labels = {"model_name": "z"}
+    for source in (steady.scraped, steady.asked):
+        assert source.rate("vllm:tokens_total", WINDOW_S, labels).value == pytest.approx(
+            50, rel=0.04
+        )
+        assert abs(source.rate("vllm:tokens_total", WINDOW_S, labels).samples - WINDOW_S) <= 1
+    same(
+        steady.scraped.increase("vllm:tokens_total", WINDOW_S, labels),
+        steady.asked.increase("vllm:tokens_total", WINDOW_S, labels),
+    )
 
 
-def test_means_and_quantiles(pair: Pair) -> None:
+def test_a_counter_under_its_other_spelling(steady: Pair) -> None:
+    same(steady.scraped.rate("vllm:done", WINDOW_S), steady.asked.rate("vllm:done", WINDOW_S))
+
+
+def test_means_and_quantiles(steady: Pair) -> None:
     name = "vllm:latency_seconds"
-    same(pair.scraped.mean(name, WINDOW_S), pair.asked.mean(name, WINDOW_S))
+    same(steady.scraped.mean(name, WINDOW_S), steady.asked.mean(name, WINDOW_S))
     for q in (0.3, 0.5, 0.75, 0.89):
         mine, theirs = (
-            pair.scraped.quantile(name, q, WINDOW_S),
-            pair.asked.quantile(name, q, WINDOW_S),
+            steady.scraped.quantile(name, q, WINDOW_S),
+            steady.asked.quantile(name, q, WINDOW_S),
         )
         same(mine, theirs)
         assert mine.samples == pytest.approx(theirs.samples, rel=0.1)
@@ -216,13 +262,13 @@ def test_window_arithmetic_is_prometheus_own(pair: Pair) -> None:
             assert mine.value == pytest.approx(own[labels["engine"]], rel=1e-6)
 
 
-def test_breakdowns(pair: Pair) -> None:
+def test_breakdowns(steady: Pair) -> None:
     for name, by, window_s in (
         ("vllm:done_total", "finished_reason", WINDOW_S),
         ("vllm:kv_cache_usage_perc", "engine", None),
     ):
-        mine = pair.scraped.breakdown(name, by, window_s)
-        theirs = pair.asked.breakdown(name, by, window_s)
+        mine = steady.scraped.breakdown(name, by, window_s)
+        theirs = steady.asked.breakdown(name, by, window_s)
         assert set(mine) == set(theirs)
         assert len(mine) == 2
         for key in mine:
@@ -300,8 +346,8 @@ def test_one_look_costs_three_requests_and_then_none(pair: Pair) -> None:
     assert len(asked) <= 3
 
 
-def test_one_look_answers_as_single_questions_do(pair: Pair) -> None:
-    look, asked = gathered(pair), pair.asked
+def test_one_look_answers_as_single_questions_do(steady: Pair) -> None:
+    look, asked = gathered(steady), steady.asked
     tokens, latency = "vllm:tokens_total", "vllm:latency_seconds"
     for agg in ("max", "sum", "min"):
         name = "vllm:kv_cache_usage_perc"
@@ -347,24 +393,25 @@ def test_one_look_at_nothing_says_that_there_is_no_such_target(pair: Pair) -> No
     assert (status.up, status.reason) == (False, "Prometheus scrapes no such target")
 
 
-def test_ranges(pair: Pair) -> None:
+def test_ranges(steady: Pair) -> None:
     end_s = time.time() - 1
     times = {"start_s": end_s - 3, "end_s": end_s, "step_s": 1.0, "window_s": 4.0, "q": 0.75}
     for kind, name in (
         ("gauge", "vllm:num_requests_running"),
+        ("peak", "vllm:num_requests_running"),
         ("rate", "vllm:done_total"),
         ("rate", "vllm:done"),
         ("mean", "vllm:latency_seconds"),
         ("quantile", "vllm:latency_seconds"),
     ):
-        mine = pair.scraped.range(kind, name, **times)  # type: ignore[arg-type]
-        theirs = pair.asked.range(kind, name, **times)  # type: ignore[arg-type]
+        mine = steady.scraped.range(kind, name, **times)  # type: ignore[arg-type]
+        theirs = steady.asked.range(kind, name, **times)  # type: ignore[arg-type]
         assert [t for t, _ in mine] == [t for t, _ in theirs]
         assert len(mine) == 4
         for (_, a), (_, b) in zip(mine, theirs, strict=True):
             assert a == pytest.approx(b, rel=TOLERANCE)
-    assert {v for _, v in pair.asked.range("mean", "vllm:idle_seconds", **times)} == {None}
-    assert {v for _, v in pair.scraped.range("mean", "vllm:idle_seconds", **times)} == {None}
+    assert {v for _, v in steady.asked.range("mean", "vllm:idle_seconds", **times)} == {None}
+    assert {v for _, v in steady.scraped.range("mean", "vllm:idle_seconds", **times)} == {None}
 
 
 def test_a_target_that_went_down(pair: Pair) -> None:

@@ -97,6 +97,7 @@ def _raise_caps(fleet: Fleet) -> None:
 
 
 CHAT = sizes(100, 100)
+MANY, EACH = Load(CHAT, clients=24), Load(sizes(500, 30), rate=3)
 ROUTER = "the router's policy (least loaded, prefix-aware)"
 SCALE = "scale out or shed load (--max-num-queued-reqs)"
 
@@ -147,17 +148,17 @@ EXPERIMENTS = (
     ),
     Experiment(
         "uneven load", "7.load", ("ttft_p95<200ms",),
-        lambda seed: _two(seed, Load(CHAT, clients=24), Load(CHAT, clients=3), seqs=8),
+        lambda seed: _two(seed, MANY, Load(CHAT, clients=3), seqs=8),
         lambda fleet: fleet.route(Load(CHAT, clients=7), Load(CHAT, clients=7)), ROUTER,
     ),
     Experiment(
         "slow replica", "7.slow", ("ttft_p95<200ms",),
-        lambda seed: _two(seed, *2 * [Load(sizes(500, 30), rate=3)], device=SLOW),
+        lambda seed: _two(seed, EACH, EACH, device=SLOW),
         _repair, "the slow replica itself",
     ),
     Experiment(
         "both replicas at their cap", "3a.seq_cap", ("ttft_p95<200ms",),
-        lambda seed: _two(seed, *2 * [Load(CHAT, clients=24)], seqs=8),
+        lambda seed: _two(seed, MANY, MANY, seqs=8),
         _raise_caps, "max_num_seqs up",
     ),
     Experiment(

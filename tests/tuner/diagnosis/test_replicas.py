@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.tuner.diagnosis.cases import SLOS, signals
+from tests.tuner.diagnosis.cases import signals
 from tests.tuner.diagnosis.test_tree import QUEUE, SLOW_TPOT, STEPS
 from tuner.diagnosis import Diagnosis, State, diagnose
+from tuner.slo import parse_slos
+
+SLOS = parse_slos(["ttft_p95<500ms", "tpot_p95<50ms"])
 
 BUSY = {
     "running_by_replica": {"a": 60.0, "b": 8.0},
@@ -21,8 +24,9 @@ SLOW = BUSY | {"tokens_by_replica": {"a": 4800.0, "b": 5200.0}}
 CAPPED = {"binding": STEPS | {"seq_cap": 60.0}}
 
 
-def judged(parts: dict[str, Any], **planted: Any) -> Diagnosis:
-    return diagnose(signals(**(QUEUE | planted), breakdowns=parts), SLOS)
+def judged(parts: dict[str, Any], base: dict[str, Any] = QUEUE, **planted: Any) -> Diagnosis:
+    look: dict[str, Any] = {**base, **planted, "breakdowns": parts}
+    return diagnose(signals(**look), SLOS)
 
 
 @pytest.mark.parametrize(("key", "parts"), [("7.load", LOADED), ("7.slow", SLOW)])
@@ -49,10 +53,9 @@ def test_a_replica_with_full_kv_has_no_room() -> None:
 
 
 def test_a_slow_replica_explains_latency_that_no_leaf_does() -> None:
-    diagnosis = diagnose(signals(**SLOW_TPOT, breakdowns=SLOW), SLOS)
+    diagnosis = judged(SLOW, SLOW_TPOT)
     assert diagnosis.node("4").symptom_of == "7.slow"
-    interfering = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}
-    diagnosis = diagnose(signals(**interfering, breakdowns=SLOW), SLOS)
+    diagnosis = judged(SLOW, SLOW_TPOT, itl_p50=0.02, itl_p99=0.3, step_tokens_p90=500.0)
     assert diagnosis.node("4.interference").symptom_of == ""  # every replica's, not the slow one's
 
 

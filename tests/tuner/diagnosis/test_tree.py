@@ -11,6 +11,7 @@ import pytest
 from storage.sources.base import Outcome
 from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals, without
 from tuner.diagnosis import Confidence, Diagnosis, History, State, diagnose
+from tuner.diagnosis.collect import growing_s
 
 SLOW_TTFT: dict[str, float | None] = {"ttft": 2.0, "ttft_p50": 1.8, "ttft_p95": 3.0}
 QUEUE = SLOW_TTFT | {
@@ -398,3 +399,17 @@ def test_parents_come_before_their_leaves() -> None:
     for node in diagnose(signals()).nodes:
         assert node.parent in seen
         seen.add(node.key)
+
+
+@pytest.mark.parametrize(
+    ("every_s", "queue", "grown_s"),
+    [
+        (10.0, [0.0, 1.0, 2.0], 10.0),  # three samples: the rise is known from the second on
+        (1.0, [float(i) for i in range(101)], 90.0),
+        (1.0, [5.0] * 50 + [float(i) for i in range(51)], 40.0),
+        (1.0, [float(i) for i in range(100)] + [0.0] * 11, 0.0),
+    ],
+)
+def test_how_long_a_queue_has_grown(every_s: float, queue: list[float], grown_s: float) -> None:
+    points = [(i * every_s, value) for i, value in enumerate(queue)]
+    assert growing_s(points) == pytest.approx(grown_s)

@@ -1,0 +1,134 @@
+"""Causes planted in a running engine: named first over its /metrics, cleared by their levers.
+
+Every cause is a knob turned through the admin endpoint; the lever turns it back under the same
+load, and the look after that is the control: with good knobs the load gives no such finding. Causes
+are far from their thresholds (a TTFT of seconds against half of one), so that a busy machine
+changes how long a look takes and not what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.servers import running
+from tests.tuner.diagnosis.real_engine import Load, look, tiny_folder, turn
+from tuner.diagnosis import Diagnosis, State
+from tuner.diagnosis.thresholds import Thresholds
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+GOOD = {"max_num_seqs": 16, "chunk_size": 4096, "gpu_memory_utilization": 0.9}
+FLAGS = ("--enable-admin", "--device-memory", "128MiB", "--num-threads", "1", "--port", "0",
+         "--served-model-name", "tiny", "--no-enable-prefix-caching")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_folder(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def engine(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("engine") / "log"
+    with running("engine", "serve", "--model", str(model), *FLAGS, "--max-num-seqs", "16",
+                 "--chunk-size", "4096", log=log) as program:  # fmt: skip
+        yield program.url
+
+
+def lowest_utilization(url: str) -> float:
+    """The least that holds one request of the longest kind: some 300 blocks of 16 tokens."""
+    with urllib.request.urlopen(f"{url}/server_info", timeout=10) as answer:
+        low: float = json.load(answer)["knobs"]["gpu_memory_utilization"]["low"]
+        return low
+
+
+@dataclass(frozen=True)
+class Planted:
+    """clients send prompts of so many tokens and ask for so many; bad: the knobs that plant the
+    cause (0: the lowest there is); lever: the knob and direction that must be proposed."""
+
+    node: str
+    slo: str
+    clients: int
+    prompt_tokens: int
+    output_tokens: int
+    bad: dict[str, float]
+    lever: str
+
+
+PLANTED = (
+    Planted("3b.long_prompt", "ttft_p95<700ms", 1, 3800, 4,
+            {"chunk_size": 4, "max_num_seqs": 4}, "chunk_size up"),
+    Planted("3a.seq_cap", "ttft_p95<700ms", 12, 40, 60, {"max_num_seqs": 1}, "max_num_seqs up"),
+    Planted("3a.kv", "ttft_p95<700ms", 16, 300, 400, {"gpu_memory_utilization": 0.0},
+            "gpu_memory_utilization up"),
+)  # fmt: skip
+
+
+def named_first(node: str, diagnosis: Diagnosis) -> bool:
+    return bool(diagnosis.causes) and diagnosis.causes[0].key == node
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.node)
+def test_a_planted_cause_is_named_first_and_cleared_by_its_lever(
+    engine: str, planted: Planted
+) -> None:
+    turn(engine, **GOOD)
+    turn(engine, **{k: v or lowest_utilization(engine) for k, v in planted.bad.items()})
+    load = Load(engine, planted.clients, planted.prompt_tokens, planted.output_tokens)
+    with load.offered():
+        ill = look(engine, [planted.slo], lambda found: named_first(planted.node, found))
+        assert named_first(planted.node, ill), ill.headline
+        node, knob = ill.node(planted.node), planted.lever.split()[0]
+        assert planted.lever in [lever.title for lever in node.levers]
+        assert ill.node("3").state is State.CRITICAL
+        if planted.node == "3a.kv":
+            assert ill.node("6").symptom_of == planted.node, ill.node("6").summary
+        turn(engine, **{knob: GOOD[knob]})
+
+        def cleared(found: Diagnosis) -> bool:
+            return not found.node(planted.node).firing and not found.node("3").firing
+
+        well = look(engine, [planted.slo], cleared)
+    assert cleared(well), well.headline
+
+
+def test_too_little_load_is_no_fault(engine: str) -> None:
+    turn(engine, **GOOD)
+    with Load(engine, 2, 50, 20, pause_s=0.3).offered():
+        found = look(engine, ["ttft_p95<1s"], lambda found: not found.causes)
+    assert found.causes == (), found.headline
+    assert "load-limited: not a server problem" in found.node("5").summary
+
+
+def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
+    model: Path, tmp_path: Path
+) -> None:
+    """A crowd that two places cannot serve; ten seconds of growth are an overload here."""
+    flags = ("--max-num-seqs", "2", "--max-num-seqs-limit", "2", "--chunk-size", "256")
+    soon = Thresholds({"overload_growth_s": 10.0})
+    with running(
+        "engine", "serve", "--model", str(model), *FLAGS, *flags, log=tmp_path / "log"
+    ) as program:
+        stop = threading.Event()
+        crowd = threading.Thread(target=arriving, args=(program.url, stop), daemon=True)
+        crowd.start()
+        found = look(program.url, ["ttft_p95<700ms"], lambda f: named_first("3a.overload", f), soon)
+        stop.set()
+        crowd.join(20)
+    assert named_first("3a.overload", found), found.headline
+    assert found.node("3a.seq_cap").symptom_of == "3a.overload"
+    assert found.node("3a.overload").levers
+
+
+def arriving(url: str, stop: threading.Event) -> None:
+    """Ten new clients a second, each of which stays."""
+    while not stop.wait(0.1):
+        threading.Thread(target=Load(url, 1, 40, 1000).client, args=(0,), daemon=True).start()
