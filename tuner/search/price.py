@@ -121,6 +121,8 @@ def _ladder(
         meeting, known, wanted = at(slos)
         rung = Rung(factor, bound, len(meeting), known)
         rungs.append(_with_best(rung, meeting, wanted, study) if meeting else rung)
+    if not any(rung.known for rung in rungs):
+        return Ladder(clause, unit, why_not="no configuration has a result")
     return Ladder(clause, unit, tuple(rungs))
 
 

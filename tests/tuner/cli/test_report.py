@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from storage import open_database
 from tests.tuner.cli.running import tuner
 from tests.tuner.fake_engine import FakeEngine
-from tests.tuner.report.stored_studies import by_hand, store
+from tests.tuner.report.stored_studies import broken, by_hand, measured, store
 from tuner.cli.main import main
 
 ORIGINAL = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
@@ -103,6 +106,39 @@ def test_a_bundle_whose_parts_do_not_fit_each_other_is_told(
     document["study"]["budget"] = {"window_s": "long"}
     file.write_text(json.dumps(document))
     assert "b.json is damaged, or of another version" in refused(capsys, "--from-bundle", str(file))
+
+
+JUNK = [None, -1, 1e300, 10**30, "x", "", "inf", [], {}, True, [1], {"a": 1}]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_whatever_stands_in_a_bundle_is_reported_or_refused(tiny: Path, data: Any) -> None:
+    document = json.loads(tiny.read_text())
+    at, key = document, ""
+    while True:
+        key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        below = at[key]
+        if not isinstance(below, (dict, list)) or not below or data.draw(st.booleans()):
+            break
+        at = below
+    at[key] = data.draw(st.sampled_from(JUNK))
+    spoilt = tiny.with_name("spoilt.json")
+    spoilt.write_text(json.dumps(document))
+    assert main(["report", "--from-bundle", str(spoilt), "--html", f"{spoilt}.html"]) in (0, 2)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundle of three short measurements and a failed one."""
+    folder = tmp_path_factory.mktemp("tiny")
+    outcomes = [measured(ORIGINAL, stage="baseline", seed=i, at_s=20 * i, count=5) for i in (0, 1)]
+    other = ORIGINAL | {"chunk_size": 64}
+    outcomes += [measured(other, seed=2, at_s=40, count=5), broken(other, "oom", seed=3, at_s=60)]
+    store(folder / "s.db", outcomes, target={"original_config": ORIGINAL})
+    words = ["report", "s", "--database", str(folder / "s.db")]
+    assert main([*words, "--bundle", str(folder / "b.json")]) == 0
+    return folder / "b.json"
 
 
 @pytest.mark.timeout(200)

@@ -220,6 +220,37 @@ def test_several_loads_are_worth_their_worst_ratio(kinds: dict[str, StudyReport]
     assert "prompt=64,output=8,rate=10 and prompt=128,output=8,rate=5" in text
 
 
+def test_each_load_has_its_figures_and_the_worst_come_first(kinds: dict[str, StudyReport]) -> None:
+    text = text_of(render_study_html(kinds["loads"]))
+    places = [
+        text.index(told) for told in ("the worst of all loads", *(f"load {x}" for x in LOADS))
+    ]
+    assert text.index("Baseline and best") < places[0]
+    first, second = (text.index(f"load {load} baseline") for load in LOADS)
+    assert places[0] < first < second
+
+
+def test_words_and_switches_have_a_place_each(tmp_path: Path) -> None:
+    outcomes = [measured(DEFAULTS, stage="baseline", seed=i, at_s=i) for i in range(2)]
+    outcomes += [
+        measured(
+            DEFAULTS | {"dtype": dtype, "enable_prefix_caching": cached}, seed=5 + i,
+            at_s=20 + i, count=50 + i,
+        )
+        for i, (dtype, cached) in enumerate([("auto", True), ("half", False), ("auto", False)])
+    ]  # fmt: skip
+    axes = ["dtype=auto,half", "enable_prefix_caching=true,false"]
+    store(tmp_path / "s.db", outcomes, axes=axes)
+    report = report_of(tmp_path / "s.db")
+    assert [axis.name for axis in report.axes] == ["dtype", "enable_prefix_caching"]
+    page = render_study_html(report)
+    whole(page)
+    heat = page.partition("dtype (across) and enable_prefix_caching (up)")[2].partition("</svg>")[0]
+    assert heat.count('class="heat"') == 3
+    for label in (">auto<", ">half<", ">true<", ">false<"):
+        assert label in heat
+
+
 def test_capacity_is_shown_with_its_bracket(kinds: dict[str, StudyReport]) -> None:
     report = kinds["capacity"]
     assert report.unit(0) == "req/s"

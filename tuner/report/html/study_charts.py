@@ -131,12 +131,19 @@ def front(report: StudyReport, places: tuple[int, int]) -> str:
         a, b = (float(point.reading.values[place] or 0.0) for place in places)
         told = f"{point.number} {title_of(point)}"
         chart.mark(a, b, look_of(point.trial.stage), told, full=is_full(point.state))
-    if len(report.goal.loads) == 1 and figures:
-        pairs = sorted((one[0].value, one[1].value) for one in figures)
+    if len(report.goal.loads) > 1:  # a trial is worth a ratio, and has no interval of its own
+        configs = [point.config for point in chosen]
+        for point in (p for p in drawn if p.trial.config in configs):
+            a, b = (float(point.reading.values[place] or 0.0) for place in places)
+            chart.mark(a, b, "best", f"front: {config_text(point.trial.config)}")
+        return chart.svg()
+    pairs = sorted((one[0].value, one[1].value) for one in figures)
+    if len(report.goal.objectives) == 2:  # of three, the front is no line in a plane
         chart.line(np.array([a for a, _ in pairs]), np.array([b for _, b in pairs]), "best")
-        for first, second in figures:
-            chart.across(second.value, first.low, first.high, "base")
-            chart.whisker(first.value, second.low, second.high, "base")
+    for member, (first, second) in zip(chosen, figures, strict=True):
+        chart.across(second.value, first.low, first.high, "best")
+        chart.whisker(first.value, second.low, second.high, "best")
+        chart.mark(first.value, second.value, "best", f"front: {config_text(member.config)}")
     return chart.svg()
 
 

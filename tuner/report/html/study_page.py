@@ -36,6 +36,7 @@ MARKS = (
     "Dot: SLOs met at 95 %; ring: missed or undecided; cross at the foot: no result. Point at a "
     "mark for its configuration and reason."
 )
+LINES = "Thin lines: 95 % intervals; one that reaches the frame's edge may have no end."
 
 
 def render_study_html(report: StudyReport) -> str:
@@ -48,7 +49,7 @@ def render_study_html(report: StudyReport) -> str:
             "All usable runs of each taken together; small: 95 % interval and samples.",
         ),
         section("Checks", study_tables.health(report)),
-        section("History", _history(report), f"{MARKS} Thin lines: 95 % intervals."),
+        section("History", _history(report), f"{MARKS} {LINES}"),
         section("Pareto front", _front(report)),
         section(
             "What each knob does", _slices(report),

@@ -33,30 +33,48 @@ FORM_TITLES = {
 MOST_POINTS = 500
 
 
+Side = tuple[str, Pooled]
+
+
 def sides(report: StudyReport, decision: Decision) -> str:
-    """Baseline against best: knobs, every figure with interval and samples, the SLOs."""
-    shown = [("baseline", decision.baseline_config, decision.baseline)]
+    """Baseline against best: knobs, every figure with interval and samples, the SLOs; under
+    several loads the worst figures first, then each load's."""
+    configs = [decision.baseline_config]
+    shown: list[Side] = [("baseline", decision.baseline)]
     if decision.best_config is not None and decision.best is not None:
-        shown.append(("best", decision.best_config, decision.best))
+        configs.append(decision.best_config)
+        shown.append(("best", decision.best))
     rows = [
-        [escape(knob), *(escape(setting_text(config.get(knob, "–"))) for _, config, _ in shown)]
+        [escape(knob), *(escape(setting_text(config.get(knob, "–"))) for config in configs)]
         for knob in decision.baseline_config
     ]
-    rows.append(["runs", *(str(pooled.runs) for _, _, pooled in shown)])
+    rows.append(["runs", *(str(pooled.runs) for _, pooled in shown)])
+    several = bool(decision.baseline.by_load)
+    told = "the worst of all loads" if several else ""
+    parts = [panel(_side_table(report, shown, rows, clauses=not several), "", told)]
+    for place, (load, _) in enumerate(decision.baseline.by_load):
+        each = [(name, pooled.by_load[place][1]) for name, pooled in shown]
+        parts.append(panel(_side_table(report, each, [], clauses=True), f"load {load}"))
+    return f'<div class="stack">{"".join(parts)}</div>'
+
+
+def _side_table(
+    report: StudyReport, shown: Sequence[Side], first: list[list[str]], *, clauses: bool
+) -> str:
+    rows = list(first)
     wanted = [o.key for o in report.goal.objectives] + [c.key for c in report.goal.slos.clauses]
     for key in dict.fromkeys([*wanted, *SHOWN]):
-        figures = [pooled.summary.get(key) for _, _, pooled in shown]
+        figures = [pooled.summary.get(key) for _, pooled in shown]
         if any(figure is not None for figure in figures):
             rows.append([escape(key), *(cell(figure) for figure in figures)])
-    rows += _clauses([pooled for _, _, pooled in shown])
-    looks = ("key", *("num" for _ in shown))
-    return panel(table(("", *(name for name, _, _ in shown)), rows, looks))
+    if clauses:
+        rows += _clauses([pooled for _, pooled in shown])
+    return table(("", *(name for name, _ in shown)), rows, ("key", *("num" for _ in shown)))
 
 
 def _clauses(shown: Sequence[Pooled]) -> list[list[str]]:
-    each = [pooled.verdict.clauses for pooled in shown]
     rows = []
-    for clauses in zip(*each, strict=False):
+    for clauses in zip(*(pooled.verdict.clauses for pooled in shown), strict=False):
         cells = [
             pill(one.state) + (f'<br><span class="dim">{escape(one.reason)}</span>'
                                if one.reason else "")
