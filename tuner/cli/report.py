@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.common import (
     EXIT_DONE,
+    ProgressLine,
     add_database_option,
     add_output_options,
     print_json,
 )
 from tuner.errors import UserError
+from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.exchange.bundle import StoredStudy
@@ -90,14 +92,18 @@ def _show(args: argparse.Namespace, stored: StoredStudy) -> int:
     from tuner.report.study import study_report
     from tuner.report.study_text import study_report_dict, study_report_lines
 
+    line = ProgressLine(quiet=args.quiet)
+    told = f"{stored.study.name}: {count_text(len(stored.measurements), 'measurement')}"
     if args.bundle is not None:
         packed = args.bundle.endswith(".gz")
         write_whole(Path(args.bundle), lambda part: write_bundle(stored, part, packed=packed))
+        line.note(f"{told} in {args.bundle}")
         if args.html is None and not args.json:
             return EXIT_DONE
     report = study_report(stored)
     if args.html is not None:
         _write_page(report, args.html)
+        line.note(f"{told} on the page {args.html}")
     if args.json:
         print_json(study_report_dict(report))
     elif args.html is None:

@@ -17,7 +17,7 @@ from tuner.errors import UserError
 from tuner.exchange.bundle import StoredStudy
 from tuner.exchange.judging import workload_of
 from tuner.search.axis import Axis, is_number
-from tuner.search.capacity import Capacity
+from tuner.search.capacity import Capacity, bracket_of
 from tuner.search.decide import Config, Decision, decide
 from tuner.search.each_load import EachLoad
 from tuner.search.goal import Goal, Reading
@@ -229,7 +229,8 @@ def _state(trial: Trial, goal: Goal) -> tuple[State, str]:
     if made and not any(one.counts.get("sent") for one in made):
         return "none", "no traffic: no request was due inside the window"
     if isinstance(goal, Capacity):
-        return ("pass" if goal.read(trial, [trial]).meets else "fail"), ""
+        found = bracket_of(trial.parts)
+        return ("pass" if found.certain_met else "inconclusive" if found.met else "fail"), ""
     verdicts = [part.verdict for part in trial.parts if part.verdict is not None]
     states = [verdict.state for verdict in verdicts]
     reasons = [v.reason or c.reason for v in verdicts for c in v.clauses if c.state != "pass"]

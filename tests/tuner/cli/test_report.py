@@ -102,6 +102,7 @@ def test_a_bundle_whose_parts_do_not_fit_each_other_is_told(
 ) -> None:
     file = tmp_path / "b.json"
     assert main(["report", "night", "--database", database, "--bundle", str(file)]) == 0
+    assert "night: 9 measurements in " in capsys.readouterr().err
     document = json.loads(file.read_text())
     document["study"]["budget"] = {"window_s": "long"}
     file.write_text(json.dumps(document))

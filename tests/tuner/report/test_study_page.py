@@ -258,6 +258,7 @@ def test_capacity_is_shown_with_its_bracket(kinds: dict[str, StudyReport]) -> No
     estimate = point.estimates[0]
     assert estimate is not None
     assert estimate.low <= (point.value or 0) <= estimate.high
+    assert {p.state for p in report.points} <= {"pass", "inconclusive"}
     text = whole(render_study_html(report))
     assert "capacity" in text
     (ladder,) = report.ladders
