@@ -8,8 +8,9 @@ from typing import Any
 
 from tuner.report.flags import config_text
 from tuner.report.optimize import report_lines, result_dict
-from tuner.report.study import Point, StudyReport
+from tuner.report.study import StudyReport
 from tuner.report.study_health import checks
+from tuner.report.study_points import Point
 from tuner.report.table import aligned, estimate_text
 from tuner.report.words import ANSWERS, VERDICTS, load_text
 from tuner.search.candidates import closest

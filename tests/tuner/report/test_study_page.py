@@ -86,6 +86,7 @@ def test_points_know_their_state_and_reason(hand: StudyReport) -> None:
     ]  # fmt: skip
     assert points[4].why == "failed: out of memory"
     assert points[4].value is None
+    assert points[0].why == "ttft_p95<500ms: 848 ms"
     assert [p.number for p in points] == list(range(1, 10))
 
 

@@ -13,13 +13,13 @@ from tuner.report.html.study_plot import (
     Chart,
     Named,
     finite,
-    is_full,
     look_of,
     near,
     spread,
 )
 from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP
-from tuner.report.study import Point, StudyReport
+from tuner.report.study import StudyReport
+from tuner.report.study_points import Point
 from tuner.report.words import VERDICTS
 from tuner.search.front import front_of
 from tuner.search.price import Ladder
@@ -69,7 +69,7 @@ def _trial(chart: Chart, point: Point, place: int, unit: str) -> None:
     if estimate is not None and estimate.measured:
         chart.whisker(point.number, estimate.low, estimate.high, look)
     told = f"{point.number} {title_of(point)}: {figure(value, estimate, unit)}"
-    chart.mark(point.number, value, look, told, full=is_full(point.state))
+    chart.mark(point.number, value, look, told, point.state)
 
 
 def baseline_value(report: StudyReport, place: int) -> float | None:
@@ -96,7 +96,8 @@ def best_so_far(report: StudyReport, place: int) -> tuple[list[float], list[floa
 
 
 def title_of(point: Point) -> str:
-    state = point.why if point.state == "none" else f"SLOs {VERDICTS[point.state]}"
+    why = f" ({point.why})" if point.why else ""
+    state = point.why if point.state == "none" else f"SLOs {VERDICTS[point.state]}{why}"
     early = f", ended early: {point.early}" if point.early else ""
     return f"{point.trial.stage} {config_text(point.trial.config)} · {state}{early}"
 
@@ -130,7 +131,7 @@ def front(report: StudyReport, places: tuple[int, int]) -> str:
     for point in drawn:
         a, b = (float(point.reading.values[place] or 0.0) for place in places)
         told = f"{point.number} {title_of(point)}"
-        chart.mark(a, b, look_of(point.trial.stage), told, full=is_full(point.state))
+        chart.mark(a, b, look_of(point.trial.stage), told, point.state)
     if len(report.goal.loads) > 1:  # a trial is worth a ratio, and has no interval of its own
         configs = [point.config for point in chosen]
         for point in (p for p in drawn if p.trial.config in configs):
@@ -198,6 +199,12 @@ def price(report: StudyReport, ladder: Ladder) -> str:
         look = "s3" if rung.confirmed else "s1"
         chart.whisker(rung.bound, rung.estimate.low, rung.estimate.high, look)
         told = f"{ladder.bound_text(rung)}: {figure(rung.estimate.value, rung.estimate, unit)}"
-        chart.mark(rung.bound, rung.estimate.value, look, told, full=rung.confirmed)
+        chart.mark(
+            rung.bound,
+            rung.estimate.value,
+            look,
+            told,
+            "pass" if rung.confirmed else "inconclusive",
+        )
     chart.mark_x(ladder.clause.bound, ladder.clause.text, "bound")
     return chart.svg()

@@ -13,9 +13,10 @@ import numpy as np
 
 from tuner.report.html.scale import Scale
 from tuner.report.html.study_charts import title_of
-from tuner.report.html.study_plot import Chart, Named, is_full, look_of, near, spread
+from tuner.report.html.study_plot import Chart, Named, look_of, near, spread
 from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP
-from tuner.report.study import Point, StudyReport
+from tuner.report.study import StudyReport
+from tuner.report.study_points import Point
 from tuner.search.axis import Axis, is_number
 from tuner.targets.base import Setting, setting_text
 from tuner.units import show
@@ -48,7 +49,7 @@ def slice_of(report: StudyReport, axis: Axis, *, margins: bool) -> str:
             continue
         shown = f"{value:.2f} × its bound" if margins else show(value, unit)
         told = f"{point.number} {title_of(point)}: {shown}"
-        chart.mark(at, value, look_of(point.trial.stage), told, full=is_full(point.state))
+        chart.mark(at, value, look_of(point.trial.stage), told, point.state)
     if margins:
         chart.mark_y(1.0, "", "bound")
     return chart.svg()
@@ -104,10 +105,10 @@ def heat(report: StudyReport, across: Axis, up: Axis) -> str:
     for point in drawn:
         a, b = at[point.number]
         if point.value is None:
-            chart.mark(a, b, "sbad", f"{point.number} {title_of(point)}", full=False)
+            chart.mark(a, b, "sbad", f"{point.number} {title_of(point)}", "none")
             continue
         told = f"{point.number} {title_of(point)}: {show(point.value, unit)}"
-        chart.mark(a, b, look_of(point.trial.stage), told, full=is_full(point.state))
+        chart.mark(a, b, look_of(point.trial.stage), told, point.state)
     return chart.svg()
 
 

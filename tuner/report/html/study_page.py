@@ -33,8 +33,8 @@ BADGES = {
 }  # fmt: skip
 STAGES = [("c4", "baseline"), ("c2", "sweep"), ("c1", "search"), ("c3", "confirm")]
 MARKS = (
-    "Dot: SLOs met at 95 %; ring: missed or undecided; cross at the foot: no result. Point at a "
-    "mark for its configuration and reason."
+    "Dot: SLOs met at 95 %; ring: undecided; broken ring: missed; cross at the foot: no result. "
+    "Point at a mark for its configuration and reason."
 )
 LINES = "Thin lines: 95 % intervals; one that reaches the frame's edge may have no end."
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuner.report.html.scale import LOG_FROM, Floats, Scale
 from tuner.report.html.svg import BOTTOM, Plot
-from tuner.report.study import State
+from tuner.report.study_points import State
 
 STAGE_LOOKS = {"baseline": "s4", "sweep": "s2", "search": "s1", "confirm": "s3"}
 CROSS_PX = 3.5
@@ -62,10 +62,11 @@ def near(values: Sequence[float], start: float, end: float, unit: str, *, log: b
 class Chart(Plot):
     """A Plot with marks that say in a title what they stand for."""
 
-    def mark(self, x: float, y: float, look: str, title: str, *, full: bool = True) -> None:
-        """full: a dot; else a ring."""
-        kind = "dot" if full else "ring"
-        radius = 4 if full else 3.4
+    def mark(self, x: float, y: float, look: str, title: str, state: State = "pass") -> None:
+        """A dot where the SLOs are met at 95 %, a ring where that is open, a broken one where they
+        are missed or nothing was measured."""
+        kind = {"pass": "dot", "inconclusive": "ring"}.get(state, "ring broken")
+        radius = 4 if state == "pass" else 3.4
         self._parts.append(
             f'<circle class="{kind} {look}" cx="{self.x.at(x):.1f}" cy="{self.y.at(y):.1f}" '
             f'r="{radius}"><title>{escape(title)}</title></circle>'
@@ -121,11 +122,6 @@ class Chart(Plot):
 
 def look_of(stage: str) -> str:
     return STAGE_LOOKS.get(stage, "s1")
-
-
-def is_full(state: State) -> bool:
-    """Whether a mark is a dot: the SLOs are met at 95 %."""
-    return state == "pass"
 
 
 def finite(values: Sequence[float | None]) -> Floats:

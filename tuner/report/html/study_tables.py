@@ -10,8 +10,9 @@ from tuner.report.front import front_dicts
 from tuner.report.html.page import panel, pill, range_text, table
 from tuner.report.html.scale import Scale
 from tuner.report.optimize import SHOWN
-from tuner.report.study import Point, StudyReport
+from tuner.report.study import StudyReport
 from tuner.report.study_health import checks
+from tuner.report.study_points import Point
 from tuner.report.study_text import how_known, named, order_text
 from tuner.search.decide import Decision
 from tuner.search.importance import Importances
