@@ -90,6 +90,10 @@ def test_optuna_only_in_search_and_storage() -> None:
     assert wrong == []
 
 
+def test_ray_only_where_the_cluster_is() -> None:
+    assert importing("ray") == {"tuner/executor/cluster.py"}
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -106,7 +110,7 @@ def test_optuna_only_in_search_and_storage() -> None:
     ],
 )
 def test_light_starts_load_nothing_heavy(statement: str) -> None:
-    heavy = "('torch', 'streamlit', 'optuna', 'pandas', 'transformers')"
+    heavy = "('torch', 'streamlit', 'optuna', 'pandas', 'transformers', 'ray')"
     code = (
         "import sys\n"
         f"try:\n    {statement}\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"

@@ -19,7 +19,7 @@ from tuner.cli.optimize_request import read_request
 from tuner.cli.ray_worker import FAULT_MARK, MODULE, order_of
 from tuner.cli.run_optimize import check_before_start
 from tuner.errors import UserError
-from tuner.executor.cluster import Cluster, RaySeat, joined
+from tuner.executor.cluster import Cluster, RaySeat, find_ray, joined
 from tuner.executor.crew import Crew, End
 from tuner.executor.places import share_of, workers_of
 from tuner.units import count_text
@@ -31,6 +31,8 @@ def run_on_ray(args: argparse.Namespace) -> int:
     with open_database(args.database) as database:
         request = read_request(args, database)
         check_before_start(args, request, here=False)
+        find_ray()
+        line.note("joining the Ray cluster" if args.ray_address else "looking for a Ray cluster")
         with joined(args.ray_address) as cluster:
             _check_reach(database, cluster)
             crew = Crew(_seats(args, request.name, cluster, line), _tell, FAULT_MARK)
@@ -56,10 +58,9 @@ def _seats(
     cpus = CPUS_PER_WORKER if args.cpus_per_worker is None else args.cpus_per_worker
     share = share_of(machines, args.gpus_per_worker, cpus)
     count = workers_of(machines, share, args.workers)
-    what = "a local Ray cluster" if cluster.started else "the Ray cluster"
     line.note(
-        f"{count_text(count, 'worker')} with {share} each on {what} "
-        f"({count_text(len(machines), 'machine')}), study {name}"
+        f"{count_text(count, 'worker')} with {share} each on a Ray cluster of "
+        f"{count_text(len(machines), 'machine')}, study {name}"
     )
     seats = {}
     for number in range(1, count + 1):

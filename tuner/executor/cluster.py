@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tuner.errors import UserError
@@ -22,14 +24,14 @@ _STORE_BYTES = 100 * 1024**2
 """Object store of a local cluster: lines of text are all that passes through it."""
 
 _ANSWER_S = 10.0
-"""How long a worker that has no place yet, or is slow, is waited for at a time."""
+"""How long a head node, and a worker that has no place yet, is waited for at a time."""
 
 
 class Cluster:
-    """started: a local one of our own, which ends with this process."""
+    """Made by joined()."""
 
-    def __init__(self, ray: Any, *, started: bool) -> None:
-        self._ray, self.started = ray, started
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
 
     def machines(self) -> list[Machine]:
         """Those that are up."""
@@ -98,15 +100,36 @@ class RaySeat:
 def joined(address: str | None) -> Iterator[Cluster]:
     """The cluster at address ("local": a new one here); None: the one this machine belongs to, else
     a new one here. Raises UserError."""
-    ray = _ray()
+    _check_answers(address or os.environ.get("RAY_ADDRESS") or LOCAL)
+    ray = find_ray()
     try:
-        yield _join(ray, address)
+        _join(ray, address)
+        yield Cluster(ray)
     finally:
         ray.shutdown()
 
 
-def _ray() -> Any:
+def _check_answers(address: str) -> None:
+    """UserError where nobody listens: Ray itself would wait for ever."""
+    if address in (LOCAL, "auto"):
+        return
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
+    except ValueError:
+        raise UserError(f"--ray-address {address!r}: write HOST:PORT of the head node") from None
+    except OSError as error:
+        raise UserError(
+            f"--ray-address {address}: no Ray cluster answers there ({error.strerror or error}); "
+            "give HOST:PORT of its head node, or leave it out for a local one"
+        ) from error
+
+
+def find_ray() -> Any:
+    """The module. Raises UserError, saying how to install it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a local cluster reports to nobody
+    if (Path.home() / ".ray" / "auth_token").exists():  # as Ray's own programs decide
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
     except ImportError as error:
@@ -114,24 +137,20 @@ def _ray() -> Any:
     return ray
 
 
-def _join(ray: Any, address: str | None) -> Cluster:
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+def _join(ray: Any, address: str | None) -> None:
+    new = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
     before = signal.getsignal(signal.SIGTERM)  # init puts its own in its place
     try:
-        if address != LOCAL:
-            with contextlib.suppress(ConnectionError):
-                ray.init(address=address or "auto", **quiet)
-                return Cluster(ray, started=False)
-            if address is not None:
-                raise UserError(
-                    f"--ray-address {address}: no Ray cluster answers there; give HOST:PORT of its "
-                    "head node, or leave it out for a local one"
-                )
-        ray.init(address=LOCAL, include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
-        return Cluster(ray, started=True)
-    except (ValueError, RuntimeError) as error:
+        ray.init(
+            address=address, log_to_driver=False, logging_level="ERROR",
+            **(new if address == LOCAL else {}),
+        )  # fmt: skip
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         where = f" at {address}" if address else ""
-        raise UserError(f"the Ray cluster{where} cannot be joined: {_why(error)}") from error
+        raise UserError(
+            f"the Ray cluster{where} cannot be joined: {_why(error)}; one that asks for a token "
+            "needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN here, too"
+        ) from error
     finally:
         signal.signal(signal.SIGTERM, before)
 

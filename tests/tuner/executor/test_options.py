@@ -11,7 +11,7 @@ from tests.tuner.cli.running import ROOT, tuner
 from tuner.cli import main
 from tuner.cli.run_on_ray import _check_reach
 from tuner.errors import UserError
-from tuner.executor.cluster import Cluster
+from tuner.executor.cluster import Cluster, joined
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,19 @@ def test_without_ray_one_sentence_says_how_to_install_it(tmp_path: Path) -> None
     assert tuner("optimize", "--help", cwd=tmp_path, also=path).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("head", "'head': write HOST:PORT of the head node"),
+        ("127.0.0.1:9", "127.0.0.1:9: no Ray cluster answers there"),
+        ("ray://127.0.0.1:9", "no Ray cluster answers there"),
+    ],
+)
+def test_where_nobody_answers_is_told_at_once(address: str, says: str) -> None:
+    with pytest.raises(UserError, match=says), joined(address):
+        pass
+
+
 class FakeRay:
     """What Cluster asks Ray of its machines, this one being 10.0.0.1."""
 
@@ -90,12 +103,12 @@ class FakeRay:
 
 def test_a_file_is_no_database_for_workers_on_other_machines(tmp_path: Path) -> None:
     with open_database(tmp_path / "s.db") as database:
-        _check_reach(database, Cluster(FakeRay("10.0.0.1", "10.0.0.1"), started=False))
+        _check_reach(database, Cluster(FakeRay("10.0.0.1", "10.0.0.1")))
         with pytest.raises(UserError, match=r"a file of this machine.*give --database postgresql"):
-            _check_reach(database, Cluster(FakeRay("10.0.0.1", "10.0.0.2"), started=False))
+            _check_reach(database, Cluster(FakeRay("10.0.0.1", "10.0.0.2")))
 
 
 def test_only_machines_that_are_up_count() -> None:
-    found = Cluster(FakeRay("10.0.0.1", "10.0.0.2"), started=False).machines()
+    found = Cluster(FakeRay("10.0.0.1", "10.0.0.2")).machines()
     assert [machine.address for machine in found] == ["10.0.0.1", "10.0.0.2"]
     assert [(machine.cpus, machine.gpus) for machine in found] == [(4, 1), (4, 1)]

@@ -146,7 +146,7 @@ def test_a_study_that_another_makes_meanwhile_is_taken_up(
 ) -> None:
     """Both have looked for it and found none; the other is then done before we record ours."""
     monkeypatch.chdir(tmp_path)
-    read = run_optimize.read_request
+    read = optimize_request.read_request
     with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
         words = ["optimize", "--study", "s", "--json", *FAST, "--budget", "6 trials", "--url"]
 
