@@ -201,6 +201,7 @@ def test_history_and_importances_of_a_search(kinds: dict[str, StudyReport]) -> N
     assert marks == len(report.points)
     for point in report.points:
         assert f"<title>{point.number} {point.trial.stage} " in history
+    assert ">0.5<" not in history
     assert '<th class="num">output_tps</th>' in page
 
 

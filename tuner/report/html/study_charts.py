@@ -46,7 +46,7 @@ def history(report: StudyReport, place: int) -> str:
     y = spread(known, height - BOTTOM, TOP, unit)
     objective = report.goal.objectives[place]
     chart = Chart(width, height, x, y, f"{objective.key} of each measurement, in order of time")
-    chart.grid(x_ticks=12, y_ticks=4)
+    chart.grid(x_ticks=min(12, max(1, len(points))), y_ticks=4)
     if not known:
         chart.note("no data: nothing has a value")
     for point in points:
