@@ -45,6 +45,10 @@ class Beaten:
     why: str = ""
     looks: Looks = field(default_factory=lambda: Looks(FIRST_LOOK))
 
+    def begin(self) -> None:
+        """Another run's requests; the error that looks have spent stays spent."""
+        self.why, self.looks = "", Looks(FIRST_LOOK, self.looks.taken)
+
     def __call__(self, load: LoadResult, warmup_s: float) -> bool:
         if load.now_s() <= warmup_s or not self.looks.due(load.records, warmup_s):
             return False

@@ -33,6 +33,10 @@ class EarlyEnd(Protocol):
 
     why: str
 
+    def begin(self) -> None:
+        """A run begins: what was seen of another one is forgotten."""
+        ...
+
     def __call__(self, load: LoadResult, warmup_s: float) -> bool: ...
 
 
@@ -142,7 +146,7 @@ def run_trial(
     for attempt in range(1, ATTEMPTS + 1):
         outcome.measurement, outcome.verdict, outcome.log_tail = None, None, ""
         if early_end is not None:
-            early_end.why = ""
+            early_end.begin()
         try:
             lab.target.apply(config)
             lab.target.reset_prefix_cache()

@@ -77,6 +77,20 @@ def test_the_bound_itself_is_rarely_called_missed() -> None:
     assert sum(ended) <= 4
 
 
+def test_a_second_attempt_is_looked_at_afresh() -> None:
+    """Its records are another run's: fewer at first, and none of them seen before."""
+    surface = Surface(FakeTarget(), ttft=lambda c: 2.0, rate=lambda c: 20.0, noise=0.0)
+    records = surface._records((DEFAULTS,), np.random.default_rng(0), 2.0, 20.0)
+    rule = Beaten(parse_slos(["ttft_p95<500ms"]), parse_workload("prompt=64,output=8,rate=10"))
+    assert any(rule(LoadAt(records, float(second)), 2.0) for second in range(1, 20))
+    spent = rule.looks.taken
+    rule.begin()
+    assert rule.why == ""
+    assert not rule(LoadAt(records[:3], 3.0), 2.0)
+    assert any(rule(LoadAt(records, float(second)), 2.0) for second in range(4, 20))
+    assert rule.looks.taken > spent
+
+
 def test_a_trial_that_ended_early_is_a_finished_one_with_figures() -> None:
     surface = Surface(FakeTarget(), ttft=lambda c: 2.0 if c == SLOW else 0.2)
     search = search_on(surface, budget=BUDGET)

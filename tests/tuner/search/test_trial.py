@@ -79,6 +79,8 @@ def test_why_it_ended_early_is_kept() -> None:
     class Enough:
         why = ""
 
+        def begin(self) -> None: ...
+
         def __call__(self, load: object, warmup_s: float) -> bool:
             self.why = "seen enough"
             return True
