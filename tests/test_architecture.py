@@ -105,6 +105,7 @@ def test_ray_only_where_the_cluster_is() -> None:
         "from tuner.cli import main; main(['bench', '--help'])",
         "from tuner.cli import main; main(['sweep', '--help'])",
         "from tuner.cli import main; main(['studies', '--help'])",
+        "from tuner.cli import main; main(['report', '--help'])",
         "from tuner.cli import main; main(['rules', '--help'])",
         "from dashboard.cli import main; main(['--help'])",
     ],
