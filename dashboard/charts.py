@@ -160,7 +160,7 @@ def study_history(
 
 def front(
     points: Sequence[Mapping[str, Any]], names: Sequence[str], *, height: int = 260
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     """The first two objectives against each other, with both intervals."""
     scales = {name: 1e3 if unit_of(name) == "s" else 1.0 for name in names}
     units = {name: "ms" if unit_of(name) == "s" else unit_of(name) for name in names}
