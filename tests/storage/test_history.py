@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -321,3 +322,15 @@ def test_points_with_other_series_fold_by_name() -> None:
     assert both.values.tolist() == [6.0, 7.0, 2.0]
     assert both.peaks.tolist() == [0.0, 7.0, 9.0]
     assert both.lost.tolist() == [4.0, 0.0, 0.0]
+
+
+def test_the_history_costs_less_than_a_hundredth_of_a_core(database: Database) -> None:
+    """Ten minutes of a vLLM's page read every 5 s, with all that is written meanwhile. It takes a
+    fiftieth of what is allowed here, so that only a fault of its growth can fail this."""
+    text = (Path(__file__).parents[2] / "fixtures" / "vllm-0.32-cpu-kv-starved.txt").read_text()
+    scrape = VirtualScrape(lambda: History(database, "http://virtual/metrics"))
+    began_s = time.process_time()
+    scrape.watch(START_S + 600, lambda at_s: text)
+    assert time.process_time() - began_s < 0.01 * 600
+    assert scrape.told == []
+    assert len(History(database, "http://virtual/metrics").read(FINE_S, 0.0)) >= 9

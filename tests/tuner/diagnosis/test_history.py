@@ -46,6 +46,9 @@ def test_a_long_window_is_answered_from_what_was_kept(
             scrape.close()
         main(["diagnose", "--url", server.url, "--window", "2h", "--database", path, *QUICK])
     found = json.loads(capsys.readouterr().out)
-    assert found["window_s"] == pytest.approx(TWO_HOURS_S if kept else 1.0, rel=0.3)
+    if not kept:
+        assert found["window_s"] < 60  # as long as it watched
+        return
+    assert found["window_s"] == pytest.approx(TWO_HOURS_S, rel=0.01)
     (node,) = (node for node in found["nodes"] if node["key"] == "5")
     assert node["value"] == pytest.approx(100, rel=0.05)
