@@ -1,6 +1,7 @@
 """Keeps a scraped target's history and answers from it: one thread writes a point a minute.
 
-Invariant: whatever the database does, the live view goes on. A fault is told once, and again only
+Invariant: whatever the database does, the live view goes on: who asks never waits for it to be
+opened, nor again soon after a read that failed. A fault is told once, and again only
 when it comes back after QUIET_S without it; what a full disk or a lock cost is a gap, not a wrong
 count, because the next point says what happened since the last one stored.
 """
@@ -11,7 +12,8 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
@@ -27,6 +29,9 @@ CLOSE_S = 3.0
 """How long an end waits for the last point; a locked database must not hold a program up."""
 
 QUIET_S = 3600.0
+
+BLIND_S = 60.0
+"""For so long nothing is read after a read that failed: it may have taken its time."""
 
 
 def told_on_stderr(sentence: str) -> None:
@@ -51,6 +56,7 @@ class Keeper:
         self._open = open_history
         self._tell = tell
         self._failed_s: dict[str, float] = {}
+        self._blind_until_s = -math.inf
         self._history: History | None = None
         self._kept: KeptPoints | None = None
         self._reading = threading.Lock()
@@ -71,10 +77,8 @@ class Keeper:
 
     def write(self) -> None:
         """One point, of what came since the newest one stored."""
-        try:
+        with self._told():
             self._opened().add(self._live.point_after)
-        except StorageError as fault:
-            self._once(f"metrics are not kept beyond {HORIZON_S / 60:.0f} min", fault)
 
     def view(self, window_s: float, now_s: float) -> HistorySource | None:
         """The history over a window and what came since; None where it cannot be read."""
@@ -90,11 +94,15 @@ class Keeper:
 
     def _look(self, window_s: float, now_s: float) -> HistorySource | None:
         resolution_s = FINE_S if window_s <= FINE_UP_TO_S else COARSE_S
+        not_yet = self._thread is not None and self._history is None
+        if not_yet or time.monotonic() < self._blind_until_s:
+            return None
         try:
             self._kept = self._kept or KeptPoints(self._opened())
             points = self._kept.back_to(now_s - window_s - resolution_s, resolution_s, now_s)
         except StorageError as fault:
             self._once("the history of metrics cannot be read", fault)
+            self._blind_until_s = time.monotonic() + BLIND_S
             return None
         newest = self._live.point_after(points[-1].at_s if points else None)
         if newest is not None:
@@ -112,7 +120,16 @@ class Keeper:
             self._tell(f"{what}: {fault}")
         self._failed_s[what] = now_s
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as fault:
+            self._once(f"metrics are not kept beyond {HORIZON_S / 60:.0f} min", fault)
+
     def _run(self) -> None:
+        with self._told():
+            self._opened()
         while not self._stop.wait(FINE_S - time.time() % FINE_S):
             self.write()
         self.write()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -22,6 +23,7 @@ from storage.schema import MetricLayoutRow, MetricPointRow
 from storage.sources import RecordedSource
 from storage.sources.base import MetricSource, Outcome, RangeKind
 from storage.sources.longterm import HistorySource
+from storage.sources.scrape import ScrapeSource
 from tests.storage.sources.virtual import START_S, VirtualScrape
 
 HOUR_S = 3600.0
@@ -188,9 +190,9 @@ def test_silence_is_a_gap_in_the_chart(scrape: VirtualScrape) -> None:
 
 
 def test_the_room_it_takes_is_bounded(database: Database) -> None:
-    """Sixty-two days of one point an hour: thirty days stay, and a list of series in use."""
+    """Sixty-two days of a point every four hours: thirty days stay, and a list of series in use."""
     history = History(database, "http://virtual/metrics")
-    for hour in range(24 * 62):
+    for hour in range(0, 24 * 62, 4):
         at_s = START_S + hour * HOUR_S
         keys = ("vllm:a_total", f'vllm:b{{day="{hour // 24}"}}')
         point = Point(at_s, Layout(keys), np.ones(2), np.ones(2), np.zeros(2))
@@ -203,7 +205,7 @@ def test_the_room_it_takes_is_bounded(database: Database) -> None:
             for resolution_s in KEPT_S
         }
         layouts = session.scalar(select(func.count()).select_from(MetricLayoutRow))
-    assert counts == {FINE_S: 25, COARSE_S: 30 * 24}
+    assert counts == {FINE_S: 7, COARSE_S: 30 * 6}
     assert layouts is not None
     assert 30 <= layouts <= 32
     assert history.read(FINE_S, 0.0)[0].at_s >= at_s - KEPT_S[FINE_S]
@@ -268,6 +270,39 @@ def test_a_history_that_cannot_be_opened_is_told_once(tmp_path: Path) -> None:
         assert scrape.over(1200.0) is scrape
         assert len({told.split(":")[0] for told in scrape.told}) == len(scrape.told) == 2
         scrape.close()
+
+
+def test_nobody_waits_for_a_database_that_does_not_open() -> None:
+    answers = threading.Event()
+
+    def slow() -> History:
+        answers.wait(30)
+        raise StorageError("the server did not answer in time")
+
+    source = ScrapeSource("http://127.0.0.1:9", history=slow)
+    try:
+        began_s = time.monotonic()
+        assert source.over(3600.0) is source
+        assert time.monotonic() - began_s < 10
+    finally:
+        answers.set()
+        source.close()
+
+
+def test_a_read_that_failed_is_not_tried_at_every_look(database: Database) -> None:
+    class Failing(History):
+        reads = 0
+
+        def read(self, *_: object) -> list[Point]:
+            Failing.reads += 1
+            raise StorageError("the server did not answer in time")
+
+    scrape = VirtualScrape(lambda: Failing(database, "http://virtual/metrics"))
+    scrape.watch(START_S + 300, page)
+    for _ in range(5):
+        scrape.now_s += 10
+        assert scrape.over(3600.0) is scrape
+    assert Failing.reads == 1
 
 
 def test_a_damaged_point_is_told(database: Database) -> None:
