@@ -157,8 +157,8 @@ def _join(ray: Any, address: str | None) -> None:
 
 def _why(error: Exception) -> str:
     """One line of what Ray says in many."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     missing = [line for line in lines if line.startswith("ModuleNotFoundError")]
     if missing:
-        return f"{missing[-1]}: slotune is installed on every machine of the cluster alike"
+        return f"{missing[-1]}; slotune must be installed alike on every machine of the cluster"
     return lines[0] if lines else type(error).__name__

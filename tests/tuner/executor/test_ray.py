@@ -211,8 +211,8 @@ def test_kill_9_leaves_nothing_running(tmp_path: Path, words: list[str]) -> None
     """Of a local cluster, which ends as well."""
     database = tmp_path / "slotune.db"
     process = start(
-        *words, "--ray-address", "local", "--budget", f"{BUDGET} trials", cwd=tmp_path,
-        also=WITH_RAY,
+        *words, "--ray-address", "local", "--gpus-per-worker", "0", "--budget", f"{BUDGET} trials",
+        cwd=tmp_path, also=WITH_RAY,
     )  # fmt: skip
     stop_when(process, lambda: len(stored(database, "s")) >= 1, signal.SIGKILL)
     assert nothing_left(tmp_path)
