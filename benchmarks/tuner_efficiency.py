@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.efficiency import rivals
 from benchmarks.efficiency.course import Contestant, Course, Task
-from benchmarks.efficiency.ours import slotune
+from benchmarks.efficiency.ours import from_anywhere, slotune
 from benchmarks.efficiency.score import Score, score, summary
 from benchmarks.efficiency.surface import read, write
 from benchmarks.efficiency.table import GRID_SHARE, goals, table
@@ -40,6 +41,8 @@ CONTESTANTS: dict[str, Contestant] = {
     OURS: partial(slotune, "auto"),
     f"{OURS} --sampler tpe": partial(slotune, "tpe"),
     f"{OURS} --sampler random": partial(slotune, "random"),
+    f"{OURS}, begun anywhere": partial(from_anywhere, "auto"),
+    f"{OURS} --sampler tpe, begun anywhere": partial(from_anywhere, "tpe"),
     "random search": rivals.random_search,
     "TPE, misses score 0": rivals.tpe_penalised,
     "TPE, filtered after": rivals.tpe_filtered,
@@ -112,10 +115,10 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _courses(names: list[str], task: Task, seeds: int, jobs: int) -> dict[str, list[Course]]:
     """Of each contestant, by seed."""
-    with ProcessPoolExecutor(max_workers=jobs) as pool:
+    fresh = multiprocessing.get_context("spawn")  # a fork inherits the samplers' threads, stuck
+    with ProcessPoolExecutor(jobs, fresh, initializer=_given, initargs=(task,)) as pool:
         running = {
-            name: [pool.submit(_course, name, task, seed) for seed in range(seeds)]
-            for name in names
+            name: [pool.submit(_course, name, seed) for seed in range(seeds)] for name in names
         }
         found = {}
         for name, studies in running.items():
@@ -124,8 +127,16 @@ def _courses(names: list[str], task: Task, seeds: int, jobs: int) -> dict[str, l
     return found
 
 
-def _course(name: str, task: Task, seed: int) -> Course:
-    return CONTESTANTS[name](task, seed)
+_tasks: list[Task] = []
+"""Of this process: handed over once, for a surface is large."""
+
+
+def _given(task: Task) -> None:
+    _tasks[:] = [task]
+
+
+def _course(name: str, seed: int) -> Course:
+    return CONTESTANTS[name](_tasks[0], seed)
 
 
 def _text(task: Task, truth: Truth, scores: dict[str, list[Score]]) -> str:

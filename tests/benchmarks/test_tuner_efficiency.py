@@ -11,7 +11,7 @@ import pytest
 from benchmarks import tuner_efficiency
 from benchmarks.efficiency import rivals
 from benchmarks.efficiency.course import Contestant, Course, Task
-from benchmarks.efficiency.ours import slotune
+from benchmarks.efficiency.ours import from_anywhere, slotune
 from benchmarks.efficiency.score import score, summary
 from benchmarks.efficiency.surface import write
 from benchmarks.efficiency.table import goals, table
@@ -38,7 +38,7 @@ def test_the_truth_of_the_made_surface() -> None:
 
 @pytest.mark.parametrize(
     "contestant",
-    [partial(slotune, "tpe"), rivals.grid, rivals.random_search, rivals.tpe_penalised,
+    [partial(slotune, "tpe"), partial(from_anywhere, "tpe"), rivals.grid, rivals.random_search, rivals.tpe_penalised,
      rivals.tpe_filtered],
 )  # fmt: skip
 def test_a_contestant_is_the_same_under_the_same_seed(contestant: Contestant) -> None:
