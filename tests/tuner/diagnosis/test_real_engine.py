@@ -2,8 +2,8 @@
 
 Every cause is a knob turned through the admin endpoint; the lever turns it back under the same
 load, and the look after that is the control: with good knobs the load gives no such finding. Causes
-are far from their thresholds (a TTFT of seconds against half of one), so that a busy machine
-changes how long a look takes and not what it says.
+are far from their thresholds (a TTFT of a second and more against half of one), so that a busy
+machine, or a quick one, changes how long a look takes and not what it says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 from tests.servers import running
 from tests.tuner.diagnosis.real_engine import Load, look, tiny_folder, turn
-from tuner.diagnosis import Diagnosis, State
+from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.thresholds import Thresholds
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -64,10 +64,10 @@ class Planted:
 
 
 PLANTED = (
-    Planted("3b.long_prompt", "ttft_p95<700ms", 1, 3800, 4,
-            {"chunk_size": 4, "max_num_seqs": 4}, "chunk_size up"),
-    Planted("3a.seq_cap", "ttft_p95<700ms", 12, 40, 60, {"max_num_seqs": 1}, "max_num_seqs up"),
-    Planted("3a.kv", "ttft_p95<700ms", 16, 300, 400, {"gpu_memory_utilization": 0.0},
+    Planted("3b.long_prompt", "ttft_p95<500ms", 1, 3800, 4,
+            {"chunk_size": 1, "max_num_seqs": 1}, "chunk_size up"),
+    Planted("3a.seq_cap", "ttft_p95<500ms", 12, 40, 300, {"max_num_seqs": 1}, "max_num_seqs up"),
+    Planted("3a.kv", "ttft_p95<500ms", 16, 300, 1200, {"gpu_memory_utilization": 0.0},
             "gpu_memory_utilization up"),
 )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_a_planted_cause_is_named_first_and_cleared_by_its_lever(
         assert named_first(planted.node, ill), ill.headline
         node, knob = ill.node(planted.node), planted.lever.split()[0]
         assert planted.lever in [lever.title for lever in node.levers]
-        assert ill.node("3").state is State.CRITICAL
+        assert ill.node("3").firing
         if planted.node == "3a.kv":
             assert ill.node("6").symptom_of == planted.node, ill.node("6").summary
         turn(engine, **{knob: GOOD[knob]})
@@ -120,7 +120,7 @@ def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
         stop = threading.Event()
         crowd = threading.Thread(target=arriving, args=(program.url, stop), daemon=True)
         crowd.start()
-        found = look(program.url, ["ttft_p95<700ms"], lambda f: named_first("3a.overload", f), soon)
+        found = look(program.url, ["ttft_p95<500ms"], lambda f: named_first("3a.overload", f), soon)
         stop.set()
         crowd.join(20)
     assert named_first("3a.overload", found), found.headline
