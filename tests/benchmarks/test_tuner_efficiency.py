@@ -38,8 +38,8 @@ def test_the_truth_of_the_made_surface() -> None:
 
 @pytest.mark.parametrize(
     "contestant",
-    [partial(slotune, "tpe"), partial(from_anywhere, "tpe"), rivals.grid, rivals.random_search, rivals.tpe_penalised,
-     rivals.tpe_filtered],
+    [partial(slotune, "tpe"), partial(from_anywhere, "tpe"), rivals.grid, rivals.random_search,
+     rivals.tpe_penalised, rivals.tpe_filtered],
 )  # fmt: skip
 def test_a_contestant_is_the_same_under_the_same_seed(contestant: Contestant) -> None:
     first, again = contestant(TASK, 1), contestant(TASK, 1)
