@@ -109,10 +109,13 @@ def write(surface: Surface, path: Path) -> None:
 
 
 def read(path: Path) -> Surface:
-    """Raises ValueError for a file of another format."""
-    found = json.loads(gzip.decompress(path.read_bytes()))
-    if found.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a surface ({FORMAT}) but {found.get('format')!r}")
+    """Raises ValueError for a file that holds no surface."""
+    try:
+        found = json.loads(gzip.decompress(path.read_bytes()))
+    except (gzip.BadGzipFile, EOFError, ValueError) as fault:
+        raise ValueError(f"{path}: not a surface file, which is gzipped JSON ({fault})") from fault
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a surface file of the format {FORMAT}")
     return Surface(
         about=found["about"],
         workload=parse_workload(found["workload"]),

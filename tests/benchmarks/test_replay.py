@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,13 @@ def test_a_file_keeps_failures_and_pieces_of_several_tokens(tmp_path: Path) -> N
     assert (first.state, first.http_status, first.error) == ("failed", 503, "busy")
     assert np.isnan(first.first_token_s)
     assert second.chunk_tokens == several.chunk_tokens
+
+
+@pytest.mark.parametrize("content", [b"# text", gzip.compress(b"[1]"), gzip.compress(b"{")])
+def test_another_file_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(content)
+    with pytest.raises(ValueError, match="other: not a surface file"):
+        read(tmp_path / "other")
 
 
 def test_one_seed_gives_one_replay(surface: Surface) -> None:
