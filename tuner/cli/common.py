@@ -126,11 +126,14 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
-def check_measurable(slos: SloSet, *, quality: bool, price: bool) -> None:
-    """Clauses that the options leave without a figure: told before the load, not after it."""
+def check_measurable(slos: SloSet, *, quality: bool, price: bool | None) -> None:
+    """Clauses that the options leave without a figure: told before the load, not after it. price
+    None: the command has no such option. Raises UserError."""
     metrics = {clause.metric for clause in slos.clauses}
     if "accuracy" in metrics and not quality:
         raise UserError("--slo names accuracy: give the tasks that measure it with --quality FILE")
+    if "cost_per_mtok" in metrics and price is None:
+        raise UserError("--slo names cost_per_mtok, which is measured by bench and optimize alone")
     if "cost_per_mtok" in metrics and not price:
         raise UserError("--slo names cost_per_mtok: give --price-per-hour")
 
@@ -142,6 +145,22 @@ def task_from(path: str | None) -> Task | None:
     from tuner.quality import read_task
 
     return read_task(Path(path))
+
+
+def study_quality(args: argparse.Namespace, stored: str | None) -> tuple[str | None, Task | None]:
+    """(the file as a study keeps it, its task): of --quality, or what the study was begun with; one
+    study has one set of questions. Raises UserError."""
+    if args.quality is None and stored is None:
+        return None, None
+    from tuner.quality import pinned, read_pinned
+
+    given = stored if args.quality is None else pinned(args.quality)
+    if stored is not None and given != stored:
+        raise UserError(
+            f"--quality {args.quality}: study {args.study!r} was begun with {stored}; other "
+            "questions need another --study"
+        )
+    return given, read_pinned(str(given))
 
 
 def print_json(value: Any) -> None:

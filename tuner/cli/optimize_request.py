@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from storage import Database, Study
-from tuner.cli.common import check_measurable, task_from
+from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
 from tuner.errors import UserError
 from tuner.quality import Task
@@ -94,7 +93,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
     stored: dict[str, Any] = (study.budget or {}) if study is not None else {}
     space: dict[str, Any] = (study.space or {}) if study is not None else {}
     price = args.price_per_hour if args.price_per_hour is not None else space.get("price_per_hour")
-    quality = str(Path(args.quality).resolve()) if args.quality else space.get("quality")
+    quality, task = study_quality(args, space.get("quality"))
     request = Request(
         slos=parse_slos(args.slo or ([study.slos] if study is not None and study.slos else [])),
         objectives=_objectives(args, study, price),
@@ -109,7 +108,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
         calibrate=args.calibrate and study is None,
         name=args.study or study_name("optimize"),
         quality=quality,
-        task=task_from(quality),
+        task=task,
         resumed=study,
     )
     _check(request)

@@ -70,7 +70,7 @@ def run_verify(args: argparse.Namespace) -> int:
     objective = objective_of(args.node or "", slos, args.figure)
     window_s, warmup_s = _durations(args)
     task = task_from(args.quality)
-    check_measurable(slos, quality=task is not None, price=False)
+    check_measurable(slos, quality=task is not None, price=None)
     with open_database(args.database) as database:
         target = target_from(args, [args.knob] if args.knob else [])
         if target.kind in STARTS_LATER and args.knob:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from storage import Database, Study
-from tuner.cli.common import check_measurable, task_from
+from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
 from tuner.cli.sweep import DEFAULT_POINTS
 from tuner.errors import UserError
@@ -68,7 +67,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
     """Options, and what a study of that name has stored. Raises UserError."""
     study = database.get_study(args.study) if args.study else None
     request = _fresh(args) if study is None else _resumed(args, study)
-    check_measurable(request.slos, quality=request.quality is not None, price=False)
+    check_measurable(request.slos, quality=request.quality is not None, price=None)
     return request
 
 
@@ -88,6 +87,7 @@ def _resumed(args: argparse.Namespace, study: Study) -> Request:
                 "give another --study"
             )
     loads = study.workload or {}
+    quality, task = study_quality(args, kept.get("quality"))
     return Request(
         slos=parse_slos(args.slo or ([study.slos] if study.slos else [])),
         loads=tuple(Workload.from_dict(one) for one in (loads, *loads.get("also", []))),
@@ -100,8 +100,8 @@ def _resumed(args: argparse.Namespace, study: Study) -> Request:
         warmup_s=float(kept["warmup_s"]),
         seed=study.seed or 0,
         name=study.name,
-        quality=kept.get("quality"),
-        task=task_from(kept.get("quality")),
+        quality=quality,
+        task=task,
         resumed=study,
     )
 
@@ -110,7 +110,7 @@ def _fresh(args: argparse.Namespace) -> Request:
     load_knobs = [text for text in args.knob if knob_name(text) in LOAD_KNOBS]
     server_knobs = [text for text in args.knob if text not in load_knobs]
     names_of(server_knobs)
-    quality = str(Path(args.quality).resolve()) if args.quality else None
+    quality, task = study_quality(args, None)
     window_s, warmup_s = DEFAULT_WINDOW_S, DEFAULT_WARMUP_S
     if args.duration is not None:
         window_s = parse_duration_s(args.duration, "--duration")
@@ -129,7 +129,7 @@ def _fresh(args: argparse.Namespace) -> Request:
         seed=args.seed,
         name=args.study or study_name("sweep"),
         quality=quality,
-        task=task_from(quality),
+        task=task,
     )
 
 

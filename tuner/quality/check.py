@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from engine.knobs import KNOBS
 from tuner.endpoint import Endpoint
+from tuner.errors import UserError
 from tuner.quality.run import quality_estimate
 from tuner.quality.task import Task
 from tuner.search.trial import Outcome
@@ -31,16 +32,14 @@ class QualityCheck:
 
     def __call__(self, endpoint: Endpoint, config: Config) -> Estimate:
         """The accuracy of the server at endpoint, which runs config. UserError where it cannot be
-        measured; one that failed on every item is measured again at the next trial."""
+        measured, or every item failed: that is no accuracy of 0."""
         found = self.known.get(answers_of(config))
         if found is None:
             found = quality_estimate(endpoint, self.task)
-            self.remember(config, found)
+            if not found.measured:
+                raise UserError(f"no accuracy: {found.reason}")
+            self.known[answers_of(config)] = found
         return found
-
-    def remember(self, config: Config, accuracy: Estimate) -> None:
-        if accuracy.measured:
-            self.known[answers_of(config)] = accuracy
 
 
 def check_of(task: Task | None, outcomes: Iterable[Outcome]) -> QualityCheck | None:
@@ -50,7 +49,7 @@ def check_of(task: Task | None, outcomes: Iterable[Outcome]) -> QualityCheck | N
     check = QualityCheck(task)
     for outcome in outcomes:
         if outcome.measurement is not None and outcome.measurement.accuracy is not None:
-            check.remember(outcome.config, outcome.measurement.accuracy)
+            check.known[answers_of(outcome.config)] = outcome.measurement.accuracy
     return check
 
 

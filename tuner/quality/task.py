@@ -6,6 +6,7 @@ fault is told with its line; an item is never left out silently.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,36 @@ class Task:
         """What guessing would get right of the multiple-choice items; None where there is none."""
         sizes = [len(item.choices) for item in self.items if isinstance(item, MultipleChoice)]
         return sum(1 / size for size in sizes) / len(sizes) if sizes else None
+
+
+PIN = "#sha256="
+"""Between a file's path and the first digits of its digest, as a stored workload has it."""
+
+
+def pinned(path: str) -> str:
+    """The absolute path with its content's digest: what a study is begun with. UserError."""
+    found = Path(path).resolve()
+    return f"{found}{PIN}{_digest(found)}"
+
+
+def read_pinned(text: str) -> Task:
+    """The task of pinned(). UserError where the file holds other questions by now."""
+    path, _, digest = text.rpartition(PIN)
+    if _digest(Path(path)) != digest:
+        raise UserError(
+            f"{path} holds other questions than those that the study was begun with: give another "
+            "--study"
+        )
+    return read_task(Path(path))
+
+
+def _digest(path: Path) -> str:
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def read_task(path: Path) -> Task:

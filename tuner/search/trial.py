@@ -149,7 +149,6 @@ def run_trial(
             early_end.begin()
         try:
             lab.target.apply(config)
-            lab.target.reset_prefix_cache()
             _measure(lab, outcome, early_end, until_decided)
         except TargetError as error:
             if error.gone:
@@ -168,6 +167,9 @@ def run_trial(
 
 
 def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decided: bool) -> None:
+    """The questions come first: a server that cannot answer them costs no load."""
+    accuracy = lab.quality(lab.target.endpoint, outcome.config) if lab.quality else None
+    lab.target.reset_prefix_cache()
     made = lab.measure(
         lab.target.endpoint,
         outcome.workload or lab.workload,
@@ -182,8 +184,8 @@ def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decid
     )
     if early_end is not None and early_end.why:
         made.ended_why = early_end.why
-    if lab.quality is not None:
-        made.accuracy = lab.quality(lab.target.endpoint, outcome.config)
+    if accuracy is not None:
+        made.accuracy = accuracy
         summarize(made, lab.slos)
     lab.target.verify()
     outcome.measurement = made

@@ -31,9 +31,9 @@ _WORKER_KILLED = re.compile(r"exit(?: code:?|code[=:]?) ?-9\b", re.IGNORECASE)
 
 def classify(log_tail: str) -> FailureKind:
     """Whose fault a dead server is: its settings', or the moment's."""
-    if _TRANSIENT_FAULT.search(log_tail):
-        return "transient"
     lines = _not_telling(log_tail.splitlines())
+    if any(_TRANSIENT_FAULT.search(line) for line in lines):
+        return "transient"
     named = any(_CONFIGURATION_FAULT.search(line) for line in lines)
     return "configuration" if named else "transient"
 

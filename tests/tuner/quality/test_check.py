@@ -13,6 +13,7 @@ from tests.tuner.quality.test_run import LIKES, TASK, endpoint
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
+from tuner.quality import Task, pinned, read_pinned, read_task
 from tuner.quality.check import QualityCheck, answers_of, check_of
 from tuner.search.budget import parse_budget
 from tuner.search.ledger import StudyLedger
@@ -51,6 +52,44 @@ def test_the_questions_are_put_once_per_group() -> None:
         check(where, {"max_num_seqs": 16, "dtype": "float16"})
         assert len(server.bodies) > asked
     assert first.value == pytest.approx(2 / 3)
+
+
+def test_no_answer_is_no_accuracy_of_zero() -> None:
+    with ScoringServer(LIKES) as server:
+        where = endpoint(server)
+    unreachable = Task("made-up", (TASK.items[2],))
+    check = QualityCheck(unreachable)
+    with pytest.raises(UserError, match="no accuracy: every item failed"):
+        check(where, {})
+    assert not check.known
+
+
+def test_a_study_keeps_to_its_questions(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"question": "Bees?", "choices": ["Milk", "Honey"], "answer": 1}\n')
+    text = pinned(str(path))
+    assert read_pinned(text).items == read_task(path).items
+    path.write_text('{"question": "Cows?", "choices": ["Milk", "Honey"], "answer": 0}\n')
+    assert pinned(str(path)) != text
+    with pytest.raises(UserError, match="other questions"):
+        read_pinned(text)
+
+
+def test_other_questions_need_another_study(tmp_path: Path) -> None:
+    for name, answer in (("a", 0), ("b", 1)):
+        line = f'{{"question": "{name}?", "choices": ["x", "y"], "answer": {answer}}}'
+        (tmp_path / f"{name}.jsonl").write_text(line + "\n")
+    with open_database(tmp_path / "slotune.db") as database:
+        database.create_study(
+            "night", slos="accuracy>0.5", workload={"text": "concurrency=1,prompt=8,output=4"},
+            space={"quality": pinned(str(tmp_path / "a.jsonl"))},
+        )  # fmt: skip
+    ended = tuner(
+        "optimize", "--url", "http://127.0.0.1:9", "--study", "night", "--quality", "b.jsonl",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "other questions need another --study" in ended.stderr
 
 
 def lab_with(check: object, slo: str) -> Lab:

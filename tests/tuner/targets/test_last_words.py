@@ -39,6 +39,11 @@ def test_settings_that_are_told_are_no_fault() -> None:
     assert not worker_killed(VLLM_SETTINGS)
 
 
+def test_a_port_that_was_told_and_taken_elsewhere_excuses_no_fault() -> None:
+    log = "INFO Port 8000 is already in use, trying 8001\ntorch.OutOfMemoryError: out of memory"
+    assert classify(log) == "configuration"
+
+
 def test_the_cause_before_what_points_at_it() -> None:
     log = "ValueError: odd tokenizer\nRuntimeError: Engine failed. See root cause above.\nbye"
     assert fault_line(log) == "ValueError: odd tokenizer"
