@@ -87,6 +87,9 @@ class Crew:
             self._heard.put((name, heard))
         except WorkerLostError as lost:
             self._heard.put((name, lost))
+        except Exception as error:  # unheard for good, and run() would wait for it
+            why = f"it cannot be heard: {type(error).__name__}: {error}"
+            self._heard.put((name, WorkerLostError(why)))
 
     def _take(self, name: str, heard: Heard | WorkerLostError) -> None:
         if isinstance(heard, WorkerLostError):
@@ -113,4 +116,12 @@ class Crew:
 def _died(exit_code: int) -> str:
     if exit_code >= 0:
         return f"ended with exit code {exit_code}"
-    return f"died: killed by {signal.Signals(-exit_code).name}"
+    return f"died: killed by {_signal_name(-exit_code)}"
+
+
+def _signal_name(number: int) -> str:
+    """Python has no names for the real-time signals between the first and the last."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

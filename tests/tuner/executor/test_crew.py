@@ -88,6 +88,28 @@ def test_one_whose_machine_is_gone_has_died() -> None:
     assert end.fault == "died: its machine is gone"
 
 
+class Garbled(Lost):
+    def poll(self) -> Heard:
+        raise ValueError("no such answer")
+
+
+@pytest.mark.timeout(30)
+def test_one_that_cannot_be_heard_is_not_waited_for() -> None:
+    (end,) = Crew({"a": Garbled()}, Told(), "tuner x: ").run()
+    assert end.fault == "died: it cannot be heard: ValueError: no such answer"
+
+
+class Killed(Lost):
+    def poll(self) -> Heard:
+        return Heard(exit_code=-(signal.SIGRTMIN + 3))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="real-time signals have numbers of their own")
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    (end,) = Crew({"a": Killed()}, Told(), "tuner x: ").run()
+    assert end.fault == f"died: killed by signal {signal.SIGRTMIN + 3}"
+
+
 def test_stop_ends_all_as_ctrl_c_would() -> None:
     crew = Crew({"a": worker(WAITS), "b": worker(WAITS)}, Told(interrupts=True), "tuner x: ")
     with pytest.raises(KeyboardInterrupt):
