@@ -83,15 +83,12 @@ def _price(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
+    from tuner.cli.report import check_folder, report_to
     from tuner.cli.run_optimize import run_optimize
 
-    if args.html is None:
-        return run_optimize(args)
-    from tuner.cli.invocation import study_name
-    from tuner.cli.report import check_folder, report_to
-
-    check_folder("--html", args.html)  # before the study, not after it
-    args.study = args.study or study_name("optimize")
-    code = run_optimize(args)
-    report_to(args.html, args.database, args.study)
-    return code
+    if args.html is not None:
+        check_folder("--html", args.html)  # before the study, not after it
+    ended = run_optimize(args)
+    if args.html is not None:
+        report_to(args.html, args.database, ended.study)
+    return ended.exit_code

@@ -31,7 +31,9 @@ def main() -> int:
 
     order = json.load(sys.stdin)
     sys.argv = order["argv"]  # a new study records the command that a person gave
-    return run_command(NAME, run_sitting, argparse.Namespace(**order["options"]))
+    return run_command(
+        NAME, lambda args: run_sitting(args).exit_code, argparse.Namespace(**order["options"])
+    )
 
 
 if __name__ == "__main__":

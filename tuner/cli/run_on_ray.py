@@ -7,6 +7,7 @@ this command, and when it ends, the study's state says how.
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tuner.cli.executor_options import CPUS_PER_WORKER
 from tuner.cli.invocation import resume_text
 from tuner.cli.optimize_request import read_request
 from tuner.cli.ray_worker import FAULT_MARK, MODULE, order_of
-from tuner.cli.run_optimize import check_before_start
+from tuner.cli.run_optimize import Ended, check_before_start
 from tuner.errors import UserError
 from tuner.executor.cluster import Cluster, RaySeat, find_ray, joined
 from tuner.executor.crew import Crew, End
@@ -25,8 +26,8 @@ from tuner.executor.places import share_of, workers_of
 from tuner.units import count_text
 
 
-def run_on_ray(args: argparse.Namespace) -> int:
-    """The exit code. Raises UserError, StorageError, KeyboardInterrupt."""
+def run_on_ray(args: argparse.Namespace) -> Ended:
+    """Raises UserError, StorageError, KeyboardInterrupt."""
     line = ProgressLine(quiet=args.quiet)
     with open_database(args.database) as database:
         request = read_request(args, database)
@@ -35,9 +36,16 @@ def run_on_ray(args: argparse.Namespace) -> int:
         line.note("joining the Ray cluster" if args.ray_address else "looking for a Ray cluster")
         with joined(args.ray_address) as cluster:
             _check_reach(database, cluster)
-            crew = Crew(_seats(args, request.name, cluster, line), _tell, FAULT_MARK)
-            ends = _run(args, request.name, database, crew, line)
-    return _show(ends, args, request.name)
+            name = args.study or _own_name(request.name)
+            crew = Crew(_seats(args, name, cluster, line), _tell, FAULT_MARK)
+            ends = _run(args, name, database, crew, line)
+    return Ended(_show(ends, args, name), name)
+
+
+def _own_name(generated: str) -> str:
+    """Of a study without --study. Its workers share whatever study has its name, so that another
+    one begun in the same second must have another."""
+    return f"{generated}-{secrets.token_hex(4)}"
 
 
 def _check_reach(database: Database, cluster: Cluster) -> None:
@@ -73,17 +81,18 @@ def _seats(
 def _run(
     args: argparse.Namespace, name: str, database: Database, crew: Crew, line: ProgressLine
 ) -> list[End]:
+    state: StudyState = "failed"
     try:
         return crew.run()
     except KeyboardInterrupt:
+        state = "stopped"  # whatever interrupts what follows
         line.note("interrupted: the workers end their servers")
         if not crew.stop():
             line.note("not all of them did in time: Ray ends the rest")
-        _settle(database, name, "stopped")
         line.note(f"kept: {_kept(database, name)}; go on with: {resume_text(args, name)}")
         raise
     finally:
-        _settle(database, name, "failed")
+        _settle(database, name, state)
 
 
 def _settle(database: Database, name: str, state: StudyState) -> None:

@@ -7,6 +7,7 @@ that was there before gets its own configuration back, unless --apply found a be
 from __future__ import annotations
 
 import argparse
+from typing import NamedTuple
 
 from storage import Database, StudyExistsError, open_database
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine
@@ -26,8 +27,15 @@ from tuner.targets.base import KnobRange
 from tuner.workload import Workload
 
 
-def run_optimize(args: argparse.Namespace) -> int:
-    """The exit code. Raises UserError, StorageError, KeyboardInterrupt."""
+class Ended(NamedTuple):
+    """A study that came to its end, by the name it is stored under."""
+
+    exit_code: int
+    study: str
+
+
+def run_optimize(args: argparse.Namespace) -> Ended:
+    """Raises UserError, StorageError, KeyboardInterrupt."""
     parse_slos(args.slo)  # the options' faults before the database's
     check_executor(args)
     if args.executor == RAY:
@@ -37,14 +45,14 @@ def run_optimize(args: argparse.Namespace) -> int:
     return run_sitting(args)
 
 
-def run_sitting(args: argparse.Namespace) -> int:
+def run_sitting(args: argparse.Namespace) -> Ended:
     """One sitting in this process."""
     with open_database(args.database) as database:
         request = read_request(args, database)
         target = check_before_start(args, request)
         try:
             target.start()
-            return _tune(args, request, database, target)
+            return Ended(_tune(args, request, database, target), request.name)
         except TargetError as error:
             tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
             raise UserError(f"{error.reason}{tail}") from error

@@ -7,6 +7,7 @@ and its server, when this process is gone, however it ended.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -138,13 +139,9 @@ def find_ray() -> Any:
 
 
 def _join(ray: Any, address: str | None) -> None:
-    new = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
     before = signal.getsignal(signal.SIGTERM)  # init puts its own in its place
     try:
-        ray.init(
-            address=address, log_to_driver=False, logging_level="ERROR",
-            **(new if address == LOCAL else {}),
-        )  # fmt: skip
+        _init(ray, address)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         where = f" at {address}" if address else ""
         raise UserError(
@@ -153,6 +150,23 @@ def _join(ray: Any, address: str | None) -> None:
         ) from error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _init(ray: Any, address: str | None) -> None:
+    """What Ray raises. A new cluster, also one that Ray starts because this machine belongs to
+    none, is a small one; one that is there refuses the options of a new one and keeps its own."""
+    new = {"include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    given = address or os.environ.get("RAY_ADDRESS") or None
+    init = functools.partial(ray.init, log_to_driver=False, logging_level="ERROR")
+    if given == LOCAL:
+        init(address=LOCAL, **new)
+    elif given is not None:
+        init(address=address)
+    else:
+        try:
+            init(address=None, **new)
+        except ValueError:  # raised before it connects
+            init(address=None)
 
 
 def _why(error: Exception) -> str:
