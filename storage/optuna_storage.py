@@ -8,7 +8,7 @@ from typing import Any
 
 import optuna
 from sqlalchemy import event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from storage.errors import StorageError
 from storage.faults import sentence
@@ -43,11 +43,16 @@ def _opened(url: str, options: dict[str, Any]) -> optuna.storages.RDBStorage:
     for tries_left in range(_TRIES - 1, -1, -1):
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=options)
-        except SQLAlchemyError:
-            if not tries_left:
+        except SQLAlchemyError as fault:
+            if not tries_left or not _made_meanwhile(fault):
                 raise
             time.sleep(_PAUSE_S)
     raise AssertionError("not reached")
+
+
+def _made_meanwhile(fault: SQLAlchemyError) -> bool:
+    """Whether another process made the same table, type or row; a lock has its own time to wait."""
+    return isinstance(fault, IntegrityError) or "already exists" in str(fault).lower()
 
 
 def _sync_normal(connection: Any, record: object) -> None:
