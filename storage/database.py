@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from storage import columns, location, migrate
-from storage.errors import StorageError, StudyExistsError
+from storage.errors import ConflictError, StorageError, StudyExistsError
 from storage.faults import translated
 from storage.rows import (
     FailureKind,
@@ -129,12 +129,16 @@ class Database:
             result=None,
             optuna_study_name=optuna_study_name,
         )
-        with self._write() as session:
-            if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
-                raise StudyExistsError(f"a study named {name!r} exists in {self.location} already")
-            session.add(row)
-            session.flush()
-            return _detached(Study, row)
+        taken = StudyExistsError(f"a study named {name!r} exists in {self.location} already")
+        try:
+            with self._write() as session:
+                if session.scalar(select(StudyRow.id).where(StudyRow.name == name)) is not None:
+                    raise taken
+                session.add(row)
+                session.flush()
+                return _detached(Study, row)
+        except ConflictError as fault:
+            raise taken from fault
 
     def get_study(self, name_or_id: str | int) -> Study | None:
         """By name (text) or id (int); None when there is none."""
@@ -359,9 +363,9 @@ class Database:
 def _integrity(fault: IntegrityError, where: str) -> StorageError:
     text = str(fault.orig).lower()
     if "foreign key" in text:
-        return StorageError(f"the study or measurement referred to is not in {where}")
+        return ConflictError(f"the study, measurement or target referred to is not in {where}")
     if "unique" in text:
-        return StudyExistsError(f"a study of that name exists in {where} already")
+        return ConflictError(f"what was to be stored stands in {where} already")
     return StorageError(f"a row for {where} breaks the schema: {' '.join(str(fault.orig).split())}")
 
 

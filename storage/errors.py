@@ -7,5 +7,10 @@ class StorageError(Exception):
     """The database cannot be opened, read or written; the message is one sentence for a person."""
 
 
+class ConflictError(StorageError):
+    """A row's key is taken, or what it refers to is gone, perhaps since a moment ago by another
+    process."""
+
+
 class StudyExistsError(StorageError):
     """The name of a new study is taken, perhaps since a moment ago by another process."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
-from storage.history_points import COARSE_S, FINE_S
+from storage.history_points import COARSE_S, FINE_S, MAX_SERIES
 from storage.sources.longterm import FINE_UP_TO_S, HistorySource, KeptPoints
 from storage.sources.store import HORIZON_S
 
@@ -79,6 +79,9 @@ class Keeper:
         """One point, of what came since the newest one stored."""
         with self._told():
             self._opened().add(self._live.point_after)
+            if left_out := self._live.left_out:
+                why = f"a target's first {MAX_SERIES} engine series are kept, {left_out} are not"
+                self._once(f"some metrics are not kept beyond {HORIZON_S / 60:.0f} min", why)
 
     def view(self, window_s: float, now_s: float) -> HistorySource | None:
         """The history over a window and what came since; None where it cannot be read."""
@@ -114,10 +117,10 @@ class Keeper:
             self._history = self._open()
         return self._history
 
-    def _once(self, what: str, fault: StorageError) -> None:
+    def _once(self, what: str, why: StorageError | str) -> None:
         now_s = time.monotonic()
         if now_s - self._failed_s.get(what, -math.inf) > QUIET_S:
-            self._tell(f"{what}: {fault}")
+            self._tell(f"{what}: {why}")
         self._failed_s[what] = now_s
 
     @contextmanager

@@ -65,32 +65,41 @@ def point_after(store: SeriesStore, since_s: float | None, keys: KeptKeys) -> Po
 
 
 class KeptKeys:
-    """The series that points hold; the layout stays one object while the page keeps its series."""
+    """The series that points hold; the layout stays one object while the page keeps its series.
+
+    left_out: how many of the page's engine series are beyond MAX_SERIES.
+    """
 
     def __init__(self) -> None:
         self._seen: frozenset[str] = frozenset()
         self.layout = Layout(())
+        self.left_out = 0
 
     def of(self, fresh: Mapping[str, Series]) -> list[Series]:
         if fresh.keys() != self._seen:
             self._seen = frozenset(fresh)
             keys = [key for key, series in fresh.items() if kept(series.id.name)]
             self.layout = Layout(tuple(keys[:MAX_SERIES]))
+            self.left_out = len(keys) - len(self.layout.keys)
         return [fresh[key] for key in self.layout.keys]
 
 
 def _since(series: Series, since_s: float | None) -> tuple[float, float, float]:
-    """(newest value, peak, lost in resets) after since_s; None: of all that is held."""
-    first = 0
+    """(newest value, peak, lost in resets) after since_s; None: of all that is held.
+
+    A fall counts from the sample that the newest point was made of; where another reader made it,
+    that reader has counted what came before, and growth is told by the difference to its point.
+    """
+    times_s, first = series.times_s, 0
     if since_s is not None:
-        times_s = series.times_s
         first = len(times_s)
         while first and times_s[first - 1] > since_s:
             first -= 1
     values = series.values[first:]
     if not is_counter(series.id.name):
         return values[-1], max(values), 0.0
-    values = series.values[max(first - 1, 0) :]
+    if first and times_s[first - 1] == since_s:
+        values = series.values[first - 1 :]
     lost = 0.0
     if any(map(lt, values[1:], values)):
         lost = sum(a for a, b in pairwise(values) if b < a)
@@ -172,12 +181,19 @@ def _runs(points: Sequence[Point]) -> list[_Run]:
 
 def watched_since(points: Sequence[Point], resolution_s: float) -> float | None:
     """Since when (Unix seconds) nothing that counted went unseen: over a gap a counter tells its
-    growth, unless the process began anew in it."""
+    growth, unless the process began anew in it or does not tell when it began."""
     began_s = points[0].at_s if points else None
     for before, after in pairwise(points):
-        if after.at_s - before.at_s > GAP_POINTS * resolution_s and _start(before) != _start(after):
+        gap = after.at_s - before.at_s > GAP_POINTS * resolution_s
+        if gap and not _same_process(before, after):
             began_s = after.at_s
     return began_s
+
+
+def _same_process(before: Point, after: Point) -> bool:
+    """Known to be; a start that either lacks is no proof."""
+    began_s = _start(before)
+    return began_s is not None and began_s == _start(after)
 
 
 def _start(point: Point) -> float | None:

@@ -75,6 +75,11 @@ class ScrapeSource(WindowedSource):
         with self._lock:
             return point_after(self._store, since_s, self._kept_keys)
 
+    @property
+    def left_out(self) -> int:
+        """How many of the target's engine series the history has no room for."""
+        return self._kept_keys.left_out
+
     def _now_s(self) -> float:
         self._tried.wait(TIMEOUT_S + 1)
         return time.time()
