@@ -16,6 +16,8 @@ from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo.grammar import Clause
 
+LOOK_FOR_IT = "check that the target exports it and that the source scrapes it"
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -132,7 +134,7 @@ class Frame:
         how = next((h for name in (*(n for n, _ in hard), *empty) if (h := how_to_get(name))), "")
         why = "; ".join(reasons) or f"{', '.join(empty)} is not exported"
         node = self.blank(case, State.CANT_TELL, why)
-        how = how or "check that the target exports it and that the source scrapes it"
+        how = how or LOOK_FOR_IT
         return Check(replace(node, missing=tuple(missing), how_to_get=how))
 
     def cant_tell(self, case: Case, why: str, missing: Iterable[str], how: str) -> Check:

@@ -1,16 +1,18 @@
 """Node 7: replicas that do not share the load, and which of them is to blame for what.
 
-Invariant: a leaf fires only where another replica has room. Then what all of them together seem to
+Invariant: a leaf fires only where another replica is known to have room: a reading that is missing
+is not a 0. Then what all of them together seem to
 suffer from (a queue, a cap, preemptions) is that one replica's, and a symptom (settle.py).
 """
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.diagnosis import levers
-from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.context import LOOK_FOR_IT, Case, Check, Frame
 from tuner.diagnosis.slo_node import gate
 
 LEAST = {
@@ -70,7 +72,7 @@ def _uneven(case: Case, found: list[Ratio]) -> Check:
     )  # fmt: skip
 
 
-_USES = ("tokens_by_replica", "waiting_by_replica")
+_USES = ("tokens_by_replica", "waiting_by_replica", "kv_usage_by_replica")
 
 
 def _load(case: Case, worst: Ratio | None) -> Check:
@@ -79,6 +81,8 @@ def _load(case: Case, worst: Ratio | None) -> Check:
                   "× its share", (levers.ROUTER,), _ENGINE_KNOBS)  # fmt: skip
     if worst is None or not case.s.of("tokens_by_replica"):
         return frame.unread(case) or frame.not_applicable(case, "no replica has work")
+    if (untold := _untold(case, frame, "tokens_by_replica", _replicas(case))) is not None:
+        return untold
     share, room = _share(case, worst.replica), _with_room(case, worst.replica)
     return frame.judge(
         case, lambda: share, case.t("uneven_share"), when=room is not None,
@@ -93,8 +97,12 @@ def _slow(case: Case, worst: Ratio | None) -> Check:
                   "max / median", (levers.ROUTER, levers.SLOW_REPLICA), _ENGINE_KNOBS)  # fmt: skip
     if worst is None or not case.s.of("ttft_by_replica"):
         return frame.unread(case) or frame.not_applicable(case, "no replica has work")
+    for signal, names in (("tokens_by_replica", _replicas(case)),
+                          ("ttft_by_replica", [worst.replica])):  # fmt: skip
+        if (untold := _untold(case, frame, signal, names)) is not None:
+            return untold
     ttft = case.s.of("ttft_by_replica")
-    mine, middle = ttft.get(worst.replica, 0.0), statistics.median_low(ttft.values())
+    mine, middle = ttft[worst.replica], statistics.median_low(ttft.values())
     room = _with_room(case, worst.replica)
     fair = _share(case, worst.replica) < case.t("uneven_share")
     return frame.judge(
@@ -103,6 +111,20 @@ def _slow(case: Case, worst: Ratio | None) -> Check:
         says=lambda ratio: f"{worst.replica} does {_percent(case, worst.replica)} of the tokens "
         f"and takes {ratio:.1f} × the median replica's TTFT; {_room(case, room)}",
     )  # fmt: skip
+
+
+def _replicas(case: Case) -> list[str]:
+    return sorted(case.s.of("running_by_replica") or case.s.of("tokens_by_replica"))
+
+
+def _untold(case: Case, frame: Frame, signal: str, replicas: Iterable[str]) -> Check | None:
+    """The result where one of these replicas has no reading of a signal; None when all have one."""
+    known = case.s.of(signal)
+    lacking = [name for name in replicas if name not in known]
+    if not lacking:
+        return None
+    why = f"{signal} of {', '.join(lacking)} is not known"
+    return frame.cant_tell(case, why, (signal,), LOOK_FOR_IT)
 
 
 def _share(case: Case, replica: str) -> float:
@@ -117,22 +139,29 @@ def _percent(case: Case, replica: str) -> str:
 
 
 def _with_room(case: Case, full: str) -> str | None:
-    """Another replica that would take more: its queue is short beside the full one's, its KV not
-    full, and it answers sooner."""
+    """Another replica that is known to take more: its queue is short beside the full one's, its KV
+    not full, and it answers sooner."""
     waiting, kv = case.s.of("waiting_by_replica"), case.s.of("kv_usage_by_replica")
-    ttft = case.s.of("ttft_by_replica")
     enough = max(case.t("waiting_some"), waiting.get(full, 0.0) / case.t("uneven_critical"))
-    for other in sorted(waiting, key=lambda name: (waiting[name], kv.get(name, 0.0))):
-        sooner = ttft.get(other, 0.0) * case.t("uneven_warning") <= ttft.get(full, 0.0)
-        unfilled = kv.get(other, 0.0) < case.t("kv_full")
-        if other != full and waiting[other] < enough and unfilled and sooner:
+    others = [name for name in _replicas(case) if name != full and name in waiting and name in kv]
+    for other in sorted(others, key=lambda name: (waiting[name], kv[name])):
+        unfilled = kv[other] < case.t("kv_full")
+        if waiting[other] < enough and unfilled and _sooner(case, other, full):
             return other
     return None
 
 
+def _sooner(case: Case, other: str, full: str) -> bool:
+    """Whether it answers sooner than the full one; one that is measured to do nothing would."""
+    ttft = case.s.of("ttft_by_replica")
+    if other not in ttft:
+        return case.s.of("tokens_by_replica").get(other) == 0
+    return full in ttft and ttft[other] * case.t("uneven_warning") <= ttft[full]
+
+
 def _room(case: Case, replica: str | None) -> str:
     if replica is None:
-        return "no other has room"
+        return "no other is known to have room"
     waiting = case.s.of("waiting_by_replica")[replica]
     running = case.s.of("running_by_replica").get(replica, 0.0)
     return f"{replica} has room ({running:.0f} run, {waiting:.0f} wait)"

@@ -44,7 +44,7 @@ def test_a_limit_that_every_replica_reached_is_the_cause() -> None:
     diagnosis = judged(full | CAPPED)
     assert "3a.seq_cap" in [cause.key for cause in diagnosis.causes]
     assert not diagnosis.node("7.load").firing
-    assert "no other has room" in diagnosis.node("7.load").summary
+    assert "no other is known to have room" in diagnosis.node("7.load").summary
 
 
 def test_a_replica_with_full_kv_has_no_room() -> None:
@@ -73,3 +73,37 @@ def test_the_cap_is_that_of_all_replicas() -> None:
     one, two = judged({}, running=64.0), judged(even, running=64.0)
     assert one.node("3a.seq_cap").firing
     assert not two.node("3a.seq_cap").firing
+
+
+@pytest.mark.parametrize("parts", [LOADED, SLOW])
+@pytest.mark.parametrize("signal", ["kv_usage", "ttft", "waiting"])
+def test_a_replica_without_a_reading_has_no_known_room(parts: dict[str, Any], signal: str) -> None:
+    """No data is not a 0: it neither answers sooner nor has blocks free."""
+    name = f"{signal}_by_replica"
+    diagnosis = judged(parts | {name: {"a": parts[name]["a"]}} | CAPPED)
+    assert not diagnosis.node("7.load").firing
+    assert not diagnosis.node("7.slow").firing
+    assert "b has room" not in diagnosis.node("7.load").summary + diagnosis.node("7.slow").summary
+
+
+def test_a_replica_that_is_measured_to_do_nothing_needs_no_ttft() -> None:
+    idle = LOADED | {"ttft_by_replica": {"a": 3.0}, "tokens_by_replica": {"a": 8000.0, "b": 0.0}}
+    assert "b has room" in judged(idle | CAPPED).node("7.load").summary
+    assert judged(idle | CAPPED).node("7.load").firing
+
+
+@pytest.mark.parametrize("key", ["7.load", "7.slow"])
+def test_a_share_is_told_only_where_every_replicas_tokens_are_known(key: str) -> None:
+    three = {name: values | {"c": 0.0} for name, values in LOADED.items()}
+    del three["tokens_by_replica"]["c"]
+    node = judged(three | CAPPED).node(key)
+    assert node.state is State.CANT_TELL
+    assert "tokens_by_replica of c is not known" in node.summary
+    assert node.how_to_get
+
+
+def test_a_replica_without_ttft_is_not_told_to_be_quick() -> None:
+    """The fullest one gave no first token in the window."""
+    node = judged(SLOW | {"ttft_by_replica": {"b": 0.1}} | CAPPED).node("7.slow")
+    assert node.state is State.CANT_TELL
+    assert "ttft_by_replica of a is not known" in node.summary
