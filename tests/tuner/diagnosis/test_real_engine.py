@@ -120,9 +120,13 @@ def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
         stop = threading.Event()
         crowd = threading.Thread(target=arriving, args=(program.url, stop), daemon=True)
         crowd.start()
-        found = look(program.url, ["ttft_p95<500ms"], lambda f: named_first("3a.overload", f), soon)
-        stop.set()
-        crowd.join(20)
+        try:
+            found = look(
+                program.url, ["ttft_p95<500ms"], lambda f: named_first("3a.overload", f), soon
+            )
+        finally:
+            stop.set()
+            crowd.join(20)
     assert named_first("3a.overload", found), found.headline
     assert found.node("3a.seq_cap").symptom_of == "3a.overload"
     assert found.node("3a.overload").levers
