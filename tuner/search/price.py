@@ -87,7 +87,8 @@ _At = Callable[[SloSet], tuple[list[_Known], int, Goal]]
 
 def _at_bounds(goal: Goal, trials: Sequence[Trial]) -> _At:
     """What answers: which configurations meet these SLOs, of how many, and the goal with them."""
-    if isinstance(goal, EachLoad) and goal.objectives[0].key not in BOUND_BY_SLO:
+    counted = _counted(goal)
+    if isinstance(goal, EachLoad) and not counted:
         known = _known(goal, trials)  # whose figures do not depend on any bound: pooled once
 
         def again(slos: SloSet) -> tuple[list[_Known], int, Goal]:
@@ -98,11 +99,16 @@ def _at_bounds(goal: Goal, trials: Sequence[Trial]) -> _At:
 
     def anew(slos: SloSet) -> tuple[list[_Known], int, Goal]:
         wanted = _with_slos(goal, slos)
-        counted = goal.objectives[0].key in BOUND_BY_SLO
         known = _known(wanted, [_judged_again(trial, slos, counted) for trial in trials])
         return [k for k in known if _meets(wanted, k, slos)], len(known), wanted
 
     return anew
+
+
+def _counted(goal: Goal) -> bool:
+    """Whether a figure that decides, as an objective or in a clause, is counted against SLOs."""
+    keys = {*(o.key for o in goal.objectives), *(c.metric for c in goal.slos.clauses)}
+    return not keys.isdisjoint(BOUND_BY_SLO)
 
 
 def _ladder(

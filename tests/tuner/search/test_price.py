@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tuner.report.stored_studies import DEFAULTS, broken, by_hand, capacities, measured
+from tests.tuner.runs import good
 from tests.tuner.search.synthetic import goal_of
 from tuner.search.objective import CAPACITY, Objective
 from tuner.search.price import FACTORS, Ladder, Rung, ladders
@@ -84,6 +85,25 @@ def test_an_objective_counted_against_the_slos_is_counted_again() -> None:
     assert loose is not None
     assert tight.value == pytest.approx(7, rel=0.05)
     assert loose.value == pytest.approx(8, rel=0.07)
+
+
+def half_late() -> list[Outcome]:
+    """Two configurations of 60 requests: all within 200 ms, and one half at 200 and one at 900."""
+    mixed = [good(i, at_s=i / 6, ttft_s=0.2 if i % 2 else 0.9) for i in range(60)]
+    return [
+        measured(DEFAULTS, ttft_s=0.18),
+        measured(DEFAULTS | {"chunk_size": 64}, at_s=20, records=mixed),
+    ]
+
+
+def test_a_clause_counted_against_the_moved_bound_is_counted_again() -> None:
+    found = ladder(half_late(), "ttft_p95<1s,attainment>=95%")
+    met = {rung.factor: (rung.met, rung.known) for rung in found.rungs}
+    assert met[0.5] == (1, 2)
+    assert met[1.0] == met[2.0] == (2, 2)
+    lax = ladder(half_late(), "ttft_p10<1s,attainment>=95%")  # of the attainment alone
+    assert [rung.met for rung in lax.rungs] == [1, 1, 2, 2, 2, 2]
+    assert at(lax, 0.5).config == DEFAULTS
 
 
 def test_a_looser_slo_raises_the_capacity_found() -> None:
