@@ -13,19 +13,19 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import math
-import types
 import typing
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, cast
 
 import orjson
 
 from storage.errors import StorageError
 from storage.rows import Measurement, Study
 from tuner.errors import UserError
+from tuner.exchange.bundle_rows import checked_row
 from tuner.exchange.checks import checked
 from tuner.exchange.provenance import provenance
 from tuner.exchange.run import Columns, from_stored
@@ -49,10 +49,6 @@ _CHUNK_BYTES = 2**20
 _GZIP = b"\x1f\x8b"
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _KINDS = {f.name: str(f.type) for f in dataclasses.fields(RequestRecord)}
-_STATES = {"state": ("ok", "failed", "invalid", "aborted"),
-           "stage": ("baseline", "sweep", "search", "confirm", "bench")}  # fmt: skip
-
-Row = TypeVar("Row", Study, Measurement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +165,19 @@ def _stored(document: Any, name: str) -> StoredStudy:
             f"{name} has format {format_}, of a newer slotune; this one reads up to {VERSION}: "
             "update it"
         )
-    study = _row(Study, document.get("study"), f"{name}: the study")
+    study = checked_row(Study, document.get("study"), f"{name}: the study")
     told = document.get("measurements")
     if not isinstance(told, list):
         raise UserError(f"{name} is a damaged bundle: it has no list of measurements")
     rows: list[Measurement] = []
+    seen: set[int] = set()
     records: dict[int, Columns] = {}
     for number, values in enumerate(told, 1):
         what = f"{name}: measurement {number}"
-        row = _row(Measurement, values, what)
-        if row.id in {other.id for other in rows}:
+        row = checked_row(Measurement, values, what)
+        if row.id in seen:
             raise UserError(f"{what} has the id of another one ({row.id})")
+        seen.add(row.id)
         rows.append(row)
         if values.get("records") is not None:
             records[row.id] = _records(values["records"], row, study, what)
@@ -190,62 +188,6 @@ def _stored(document: Any, name: str) -> StoredStudy:
         return records[measurement_id]
 
     return StoredStudy(study, tuple(rows), load)
-
-
-def _row(kind: type[Row], values: Any, what: str) -> Row:
-    if not isinstance(values, dict):
-        raise UserError(f"{what} is damaged: it is no object")
-    hints = typing.get_type_hints(kind)
-    taken: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        if field.name not in values:
-            raise UserError(f"{what} is damaged: it has no {field.name!r}")
-        value = values[field.name]
-        if not _fits(value, hints[field.name]):
-            raise UserError(f"{what} is damaged: {field.name!r} is {value!r:.40}")
-        known = _STATES.get(field.name) if kind is Measurement else None
-        if known is not None and value not in known:
-            raise UserError(f"{what} is damaged: {field.name!r} is {value!r:.40}")
-        taken[field.name] = float(value) if hints[field.name] is float else value
-    row = kind(**taken)
-    _settings(row, what)
-    return row
-
-
-def _settings(row: Study | Measurement, what: str) -> None:
-    """Configurations hold settings, the space texts, loads their text."""
-    if isinstance(row, Study):
-        config = (row.target or {}).get("original_config", {})
-        texts = [*_list(row.space, "axes"), *_list(row.space, "objectives")]
-        loads = [row.workload or {}, *_list(row.workload, "also")]
-    else:
-        config, texts, loads = row.config, [], [row.workload or {}]
-    if not isinstance(config, dict) or not all(
-        isinstance(value, (str, int, float)) for value in config.values()
-    ):
-        raise UserError(f"{what} is damaged: its configuration holds more than settings")
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{what} is damaged: its axes or objectives are no texts")
-    if not all(isinstance(load, dict) for load in loads):
-        raise UserError(f"{what} is damaged: its workload is none")
-
-
-def _list(values: Mapping[str, Any] | None, name: str) -> list[Any]:
-    found = (values or {}).get(name) or []
-    return found if isinstance(found, list) else [None]
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value is of the kind that a row's field holds."""
-    if isinstance(hint, types.UnionType):
-        return any(_fits(value, part) for part in typing.get_args(hint))
-    plain = typing.get_origin(hint) or hint
-    if plain is type(None):
-        return value is None
-    if plain in (int, float):
-        number = isinstance(value, int if plain is int else (int, float))
-        return number and not isinstance(value, bool) and abs(value) < 2**63
-    return isinstance(value, plain)
 
 
 def _records(told: Any, row: Measurement, study: Study, what: str) -> Columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import typing
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from storage.errors import StorageError
+from storage.rows import StudyState
 from tests.tuner.report.stored_studies import DEFAULTS, broken, by_hand, loaded, measured, store
 from tests.tuner.runs import failed, good, running
 from tuner.errors import UserError
@@ -183,13 +185,19 @@ def _at(document: Any, path: tuple[Any, ...]) -> Any:
         (drop("study", "name"), "the study is damaged: it has no 'name'"),
         (put("study", "slos", value=5), "'slos' is 5"),
         (put("study", "target", value={"original_config": {"a": [1]}}), "more than settings"),
-        (put("study", "space", value={"axes": [{}]}), "axes or objectives"),
+        (put("study", "state", value="asleep"), "the study is damaged: 'state' is 'asleep'"),
+        (put("study", "space", value={"axes": [{}]}), "axes, objectives or constraints"),
+        (put("study", "space", value={"constraints": 5}), "axes, objectives or constraints"),
+        (put("study", "space", value={"fixed": [1]}), "what it held fixed is no object"),
+        (put("study", "budget", value={"window_s": "long"}), "its window_s is 'long'"),
+        (put("study", "result", value={"ruled_out": {"a": "x"}}), "ruled out is no count"),
         (drop("measurements"), "no list of measurements"),
         (put("measurements", 1, value=7), "measurement 2 is damaged: it is no object"),
         (put("measurements", 0, "state", value="fine"), "measurement 1 is damaged: 'state'"),
         (put("measurements", 0, "started_at_s", value="noon"), "'started_at_s' is 'noon'"),
         (put("measurements", 1, "id", value=1), "the id of another one"),
         (put("measurements", 0, "config", value={"a": {}}), "more than settings"),
+        (put("measurements", 0, "config", value={"a": 1e300}), "more than settings"),
         (put("measurements", 0, "summary", value={}), "its summary cannot be read"),
         (put("measurements", 0, "records", value=[]), "its records are no object"),
         (drop("measurements", 0, "records", "end_s"), "its records lack the columns end_s"),
@@ -203,6 +211,14 @@ def test_a_damaged_part_is_named(
 ) -> None:
     edit(document)
     assert why in refusal(written(document, tmp_path))
+
+
+@pytest.mark.parametrize("state", typing.get_args(StudyState))
+def test_every_state_of_a_study_reads_back(
+    state: str, document: dict[str, Any], tmp_path: Path
+) -> None:
+    document["study"]["state"] = state
+    assert read_bundle(written(document, tmp_path)).study.state == state
 
 
 def test_no_more_is_unpacked_than_a_bundle_may_hold(
