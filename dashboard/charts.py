@@ -161,14 +161,18 @@ def study_history(
 def front(
     points: Sequence[Mapping[str, Any]], names: Sequence[str], *, height: int = 260
 ) -> alt.LayerChart | alt.FacetChart:
-    """The first two objectives against each other, with both intervals."""
+    """The first two objectives against each other, with both intervals; joined by a line only where
+    there is no third: the front of three is no line in a plane."""
     scales = {name: 1e3 if unit_of(name) == "s" else 1.0 for name in names}
     units = {name: "ms" if unit_of(name) == "s" else unit_of(name) for name in names}
     frame = pd.DataFrame(points)
     for name in names:
+        frame[f"{name}_shown"] = [
+            interval(p[name], p[f"{name}_low"], p[f"{name}_high"], unit_of(name)) for p in points
+        ]
         for column in (name, f"{name}_low", f"{name}_high"):
             frame[column] = frame[column] * scales[name]
-    x_name, y_name = names
+    x_name, y_name, *others = names
     x, y = (
         channel(f"{name}:Q", title=f"{name} ({units[name]})", scale=alt.Scale(zero=False))
         for channel, name in ((alt.X, x_name), (alt.Y, y_name))
@@ -181,11 +185,17 @@ def front(
         base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(
             y=y, x=f"{x_name}_low:Q", x2=f"{x_name}_high:Q"
         ),
-        base.mark_line(strokeWidth=1.5, color=SERIES[0]).encode(x=x, y=y),
         base.mark_point(size=60, filled=True, opacity=1, color=SERIES[0]).encode(
-            x=x, y=y, tooltip=["config:N", f"{x_name}:Q", f"{y_name}:Q"]
+            x=x,
+            y=y,
+            tooltip=[
+                alt.Tooltip("config:N"),
+                *(alt.Tooltip(f"{name}_shown:N", title=name) for name in names),
+            ],
         ),
     ]
+    if not others:
+        layers.insert(2, base.mark_line(strokeWidth=1.5, color=SERIES[0]).encode(x=x, y=y))
     return alt.layer(*layers).properties(height=height, background="transparent")
 
 

@@ -24,7 +24,7 @@ def draw(front: Sequence[Mapping[str, Any]]) -> None:
     st.html(markup.heading("Pareto front", "none of these is beaten in every objective"))
     if len(names) > 1 and len(front) >= FEWEST_DRAWN:
         with st.container(border=True, key="panel-front"):
-            st.altair_chart(charts.front(points(front), names[:2]), width="stretch", key="front")
+            st.altair_chart(charts.front(points(front), names), width="stretch", key="front")
     rows = [
         [
             config_cell(point["config"]),

@@ -43,6 +43,31 @@ def test_a_front_shows_both_objectives_in_their_units_with_intervals() -> None:
     titles = {layer["encoding"]["y"].get("title") for layer in chart["layer"]}
     assert titles == {"ttft_p95 (ms)", None}
 
+    (shown,) = [
+        [(told["field"], told.get("title")) for told in layer["encoding"]["tooltip"]]
+        for layer in chart["layer"]
+        if "tooltip" in layer["encoding"]
+    ]
+    assert shown == [
+        ("config", None), ("output_tps_shown", "output_tps"), ("ttft_p95_shown", "ttft_p95"),
+    ]  # fmt: skip
+    assert drawn["output_tps_shown"] == "90 tok/s (80 … 99)"
+    assert drawn["ttft_p95_shown"] == "200 ms"
+
+
+def test_a_front_is_joined_only_where_two_objectives_are_all() -> None:
+    names = ["output_tps", "ttft_p95", "error_rate"]
+    rows = [
+        {"config": str(i)}
+        | {f"{name}{end}": float(i) for name in names for end in ("", "_low", "_high")}
+        for i in range(3)
+    ]
+    for shown, lines in ((names[:2], 1), (names, 0)):
+        chart = front(rows, shown).to_dict()
+        kinds = [layer["mark"]["type"] for layer in chart["layer"]]
+        assert kinds.count("line") == lines
+        assert kinds.count("point") == 1
+
 
 def test_a_chart_of_days_names_the_day() -> None:
     for span_s, written in ((600.0, "%H:%M:%S"), (86_400.0, "%d %b %H:%M")):
