@@ -3,10 +3,12 @@
     python benchmarks/agreement.py --vllm-venv VENV --model FOLDER
 
 One engine, the same number of requests of the same lengths from as many clients, in turn, so that
-a noisy machine hits both. Each figure is shown as the ratio of the rounds' pairs with the 95 %
-interval of their mean logarithm (Student's): 1 inside it means that no difference was seen, and the
-interval's width how small a one could have been. Throughput is what vLLM calls it: tokens between
-the first send and the last answer. FOLDER holds config.json, safetensors and the tokenizer.
+a noisy machine hits both. Each figure is shown as the ratio of the rounds' pairs with the interval
+of their mean logarithm (Student's). The figures share an error of 5 % (Bonferroni): where nothing
+differs, 95 of 100 runs of this program call nothing DIFFERENT. 1 inside an interval means that no
+difference was seen, and its width how small a one could have been. Throughput is what vLLM calls
+it: tokens between the first send and the last answer. FOLDER holds config.json, safetensors and the
+tokenizer.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +44,8 @@ FIGURES = {
 """Ours and the name of the same in vLLM's result file."""
 
 THROUGHPUT = "output tok/s"
+LEVEL = 1 - 0.05 / (len(FIGURES) + 1)
+"""Of each figure's interval, throughput's among them: 95 % for all of them together."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,17 @@ def ours(endpoint: Endpoint, load: Load, seed: int) -> dict[str, float]:
         endpoint, parse_workload(text), duration_s=3600.0, warmup_s=0.0, warmup_max_s=0.0,
         seed=seed, max_requests=load.requests,
     )  # fmt: skip
-    good = _all_good(made, load)
+    return figures_of(_all_good(made, load))
+
+
+def figures_of(good: Sequence[RequestRecord]) -> dict[str, float]:
+    """Over every one of these requests, all of which have ended."""
+    window = min(r.scheduled_s for r in good), max(r.end_s for r in good)
     found = {}
     for key in FIGURES:
         metric, stat = key.split("_")
-        found[key] = latency_estimate(good, metric, stat, max(r.end_s for r in good)).value
-    took_s = max(r.end_s for r in good) - min(r.sent_s for r in good)
+        found[key] = latency_estimate(good, metric, stat, window).value
+    took_s = window[1] - min(r.sent_s for r in good)
     return found | {THROUGHPUT: sum(r.output_tokens or 0 for r in good) / took_s}
 
 
@@ -78,6 +88,7 @@ def peers(options: argparse.Namespace, endpoint: Endpoint, load: Load, seed: int
           ) -> dict[str, float]:  # fmt: skip
     """The same by `vllm bench serve`."""
     result = folder / "result.json"
+    result.unlink(missing_ok=True)  # the round before left one
     command = [
         str(options.vllm_venv / "bin/vllm"), "bench", "serve", "--backend", "openai",
         "--base-url", endpoint.base_url, "--model", endpoint.model, "--tokenizer", options.model,
@@ -102,7 +113,9 @@ def told(key: str, pairs: list[tuple[float, float]]) -> str:
     """One line: medians of both, the ratio and whether 1 is inside its interval."""
     logs = [math.log(a / b) for a, b in pairs]
     middle = statistics.mean(logs)
-    half = statistics.stdev(logs) / math.sqrt(len(logs)) * student.ppf(0.975, len(logs) - 1)
+    half = (
+        statistics.stdev(logs) / math.sqrt(len(logs)) * student.ppf((1 + LEVEL) / 2, len(logs) - 1)
+    )
     low, high = math.exp(middle - half), math.exp(middle + half)
     values = [statistics.median(side) for side in zip(*pairs, strict=True)]
     unit = "tok/s" if key == THROUGHPUT else "s"
@@ -121,6 +134,8 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--output", type=int, default=48)
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds {options.rounds}: an interval needs at least 2")
     load = Load(options.prompt, options.output, options.concurrency, options.requests)
     target = open_target(
         TargetOptions(model=options.model, serve_args=("--model", options.model))
@@ -143,7 +158,8 @@ def main() -> None:
         target.stop()
     print(f"\n{load.requests} requests of {load.prompt} + {load.output} tokens, "
           f"{load.concurrency} at once; {options.rounds} pairs of runs")  # fmt: skip
-    print(f"  {'':14} {'slotune':>11}  {'vllm bench':>11}   ratio [95 % interval]")
+    head = f"ratio [{LEVEL:.1%} interval: 95 % for all {len(pairs)} together]"
+    print(f"  {'':14} {'slotune':>11}  {'vllm bench':>11}   {head}")
     for key, found in pairs.items():
         print(told(key, found))
 
