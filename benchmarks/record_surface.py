@@ -19,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from storage import Database, Study, open_database
-from tuner.measure import measure
+from storage.rows import StudyState
+from tuner.measure import Measurement, measure
 from tuner.search.ledger import StudyLedger
 from tuner.search.trial import Lab, run_trial
 from tuner.slo import parse_slos
@@ -58,14 +59,25 @@ def main() -> int:
         try:
             target.start()
             study = _study(database, target.describe(), workload.as_dict(), str(slos), vars(args))
-            ledger = StudyLedger(database, study, slos, workload)
-            for place, (seed, config) in enumerate(left(ledger, args.repeat), 1):
-                outcome = run_trial(lab, config, stage="search", seed=seed)
-                ledger.add(outcome)
-                print(place, time.strftime("%H:%M:%S"), config, _told(outcome.measurement))
+            record(lab, database, study, args.repeat)
         finally:
             target.stop()
     return 0
+
+
+def record(lab: Lab, database: Database, study: Study, repeat: int) -> None:
+    """The runs still to be made; the study's state says at the end whether all of them are."""
+    ledger = StudyLedger(database, study, lab.slos, lab.workload)
+    state: StudyState = "stopped"
+    database.update_study(study.id, state="running")
+    try:
+        for place, (seed, config) in enumerate(left(ledger, repeat), 1):
+            outcome = run_trial(lab, config, stage="search", seed=seed)
+            ledger.add(outcome)
+            print(place, time.strftime("%H:%M:%S"), config, _told(outcome.measurement))
+        state = "done"
+    finally:
+        database.update_study(study.id, state=state)
 
 
 def left(ledger: StudyLedger, repeat: int) -> list[tuple[int, dict[str, Setting]]]:
@@ -93,8 +105,8 @@ def _study(
     )  # fmt: skip
 
 
-def _told(made: object) -> str:
-    figures = getattr(made, "summary", {})
+def _told(made: Measurement | None) -> str:
+    figures = made.summary if made is not None else {}
     return " · ".join(
         f"{key} {figures[key].value:.3g} [{figures[key].low:.3g}, {figures[key].high:.3g}]"
         for key in ("output_tps", "ttft_p95", "tpot_p95")

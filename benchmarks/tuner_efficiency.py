@@ -104,8 +104,8 @@ def _compare(args: argparse.Namespace) -> int:
     truth = Truth(surface, slos, objective)
     names = args.only or list(CONTESTANTS)
     courses = _courses(names, task, args.seeds, args.jobs)
-    reference = courses.get(OURS) or next(iter(courses.values()))
-    early_s = statistics.median(course.spent_s for course in reference)
+    ours = courses.get(OURS)
+    early_s = statistics.median(course.spent_s for course in ours) if ours else None
     scores = {
         name: [score(course, truth, seed, early_s) for seed, course in enumerate(found)]
         for name, found in courses.items()

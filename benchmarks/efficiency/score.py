@@ -18,13 +18,13 @@ ENOUGH = 0.95
 class Score:
     """Of one study. share: of the best, by its last claim. enough_s: machine time at its first
     claim that reaches ENOUGH; None where it never did. false: its last claim does not meet the
-    SLOs. share_early: of what it claimed at the machine time that the tuner's median study takes.
-    """
+    SLOs. share_early: of what it claimed at the machine time that the tuner's median study takes;
+    None where the tuner did not take part."""
 
     seed: int
     spent_s: float
     share: float
-    share_early: float
+    share_early: float | None
     enough_s: float | None
     claimed: bool
     false: bool
@@ -34,13 +34,13 @@ class Score:
     answer: str
 
 
-def score(course: Course, truth: Truth, seed: int, early_s: float) -> Score:
+def score(course: Course, truth: Truth, seed: int, early_s: float | None) -> Score:
     enough = [at_s for at_s, config in course.claims if truth.share(config) >= ENOUGH]
     return Score(
         seed=seed,
         spent_s=course.spent_s,
         share=truth.share(course.winner),
-        share_early=truth.share(course.claimed_at(early_s)),
+        share_early=None if early_s is None else truth.share(course.claimed_at(early_s)),
         enough_s=min(enough, default=None),
         claimed=course.winner is not None,
         false=course.winner is not None and not truth.feasible(course.winner),
@@ -60,7 +60,7 @@ class Summary:
     seeds: int
     spent_s: tuple[float, float, float]
     share: tuple[float, float, float]
-    share_early: tuple[float, float, float]
+    share_early: tuple[float, float, float] | None
     enough: int
     enough_s: tuple[float, float, float] | None
     claimed: int
@@ -75,12 +75,13 @@ class Summary:
 def summary(name: str, scores: Sequence[Score]) -> Summary:
     reached = [s.enough_s for s in scores if s.enough_s is not None]
     claimed = [s for s in scores if s.claimed]
+    early = [s.share_early for s in scores if s.share_early is not None]
     return Summary(
         name=name,
         seeds=len(scores),
         spent_s=_spread([s.spent_s for s in scores]),
         share=_spread([s.share for s in scores]),
-        share_early=_spread([s.share_early for s in scores]),
+        share_early=_spread(early) if early else None,
         enough=len(reached),
         enough_s=_spread(reached) if reached else None,
         claimed=len(claimed),

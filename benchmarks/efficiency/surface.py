@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -112,10 +113,18 @@ def read(path: Path) -> Surface:
     """Raises ValueError for a file that holds no surface."""
     try:
         found = json.loads(gzip.decompress(path.read_bytes()))
-    except (gzip.BadGzipFile, EOFError, ValueError) as fault:
+    except (gzip.BadGzipFile, zlib.error, EOFError, ValueError) as fault:
         raise ValueError(f"{path}: not a surface file, which is gzipped JSON ({fault})") from fault
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ValueError(f"{path}: not a surface file of the format {FORMAT}")
+    try:
+        return _surface(found)
+    except (LookupError, TypeError, AttributeError) as fault:
+        told = f"{type(fault).__name__}: {fault}"
+        raise ValueError(f"{path}: a surface file that is damaged ({told})") from fault
+
+
+def _surface(found: Mapping[str, Any]) -> Surface:
     return Surface(
         about=found["about"],
         workload=parse_workload(found["workload"]),

@@ -9,16 +9,20 @@ from benchmarks.efficiency.score import ENOUGH, Summary
 GRID_SHARE, RIVAL_SHARE, TRUE_SHARE = 1 / 5, 1 / 2, 0.95
 """The goals: machine time against the grid's and against TPE's, and claims that are true."""
 
+EARLY = "… at the tuner's time"
 HEAD = (
-    "contestant", "machine time", "of grid", f"{ENOUGH:.0%} first claimed", "share of best",
-    "… at the tuner's time", "claimed", "true", "runs", "ended early",
+    "contestant", "machine time", "of grid", f"{ENOUGH:.0%} first claimed", "share of best", EARLY,
+    "claimed", "true", "runs", "ended early",
 )  # fmt: skip
 
 
 def table(rows: Sequence[Summary], grid_s: float) -> list[str]:
-    """Markdown; machine times are medians with their range, in minutes."""
-    lines = ["| " + " | ".join(HEAD) + " |", "|---|" + "---:|" * (len(HEAD) - 1)]
-    return [*lines, *("| " + " | ".join(_cells(row, grid_s)) + " |" for row in rows)]
+    """Markdown; machine times are medians with their range, in minutes. Without the tuner there is
+    no column of what was claimed at its time."""
+    names = [name for name in HEAD if name != EARLY or any(row.share_early for row in rows)]
+    lines = ["| " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) - 1)]
+    cells = [dict(zip(HEAD, _cells(row, grid_s), strict=True)) for row in rows]
+    return [*lines, *("| " + " | ".join(row[name] for name in names) + " |" for row in cells)]
 
 
 def _cells(row: Summary, grid_s: float) -> list[str]:
@@ -28,7 +32,7 @@ def _cells(row: Summary, grid_s: float) -> list[str]:
         f"{row.spent_s[0] / grid_s:.0%}",
         f"{_minutes(row.enough_s)}, {row.enough} of {row.seeds}" if row.enough_s else "never",
         _shares(row.share),
-        _shares(row.share_early),
+        _shares(row.share_early) if row.share_early else "",
         f"{row.claimed} of {row.seeds}",
         f"{row.true} of {row.claimed}",
         f"{row.measurements:.0f}",

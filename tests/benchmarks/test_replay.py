@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,6 +93,28 @@ def test_another_file_is_refused_by_name(content: bytes, tmp_path: Path) -> None
     (tmp_path / "other").write_bytes(content)
     with pytest.raises(ValueError, match="other: not a surface file"):
         read(tmp_path / "other")
+
+
+def test_a_file_that_is_damaged_is_refused_in_one_sentence(
+    surface: Surface, tmp_path: Path
+) -> None:
+    whole, spoilt = tmp_path / "whole", tmp_path / "spoilt"
+    write(surface, whole)
+    packed = bytearray(whole.read_bytes())
+    packed[10:14] = b"\xff" * 4  # the first block of the compressed data
+    spoilt.write_bytes(packed)
+    with pytest.raises(ValueError, match="spoilt: not a surface file"):
+        read(spoilt)
+    found = json.loads(gzip.decompress(whole.read_bytes()))
+    for key in ("workload", "runs"):
+        lacking = {name: value for name, value in found.items() if name != key}
+        spoilt.write_bytes(gzip.compress(json.dumps(lacking).encode()))
+        with pytest.raises(ValueError, match=f"spoilt: a surface file that is damaged.*{key}"):
+            read(spoilt)
+    del found["runs"][0]["times"]
+    spoilt.write_bytes(gzip.compress(json.dumps(found).encode()))
+    with pytest.raises(ValueError, match=r"damaged \(KeyError: 'times'\)"):
+        read(spoilt)
 
 
 def test_one_seed_gives_one_replay(surface: Surface) -> None:

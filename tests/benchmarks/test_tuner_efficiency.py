@@ -70,6 +70,7 @@ def test_a_course_is_scored_by_the_truth() -> None:
     course.claim(60.0, BEST)
     found = score(course, TRUTH, 0, early_s=45.0)
     assert (found.share, found.enough_s, found.claimed, found.false) == (1.0, 60.0, True, False)
+    assert found.share_early is not None
     assert 0.3 < found.share_early < 0.5
     course.claim(80.0, SLOW)
     found = score(course, TRUTH, 0, early_s=20.0)
@@ -92,6 +93,7 @@ def test_goals_say_what_was_met() -> None:
         "met", "met", "not met", "met", "met",
     ]  # fmt: skip
     assert "2 of 3" in table([ours], 128.0)[-1]
+    assert "at the tuner's time" in table([ours], 128.0)[0]
     assert "never" in table([summary("none", [score(wrong, TRUTH, 0, 20.0)])], 128.0)[-1]
 
 
@@ -112,6 +114,7 @@ def test_the_command_prints_a_table(
     assert tuner_efficiency.main() == 0
     printed = capsys.readouterr().out
     assert "| random search |" in printed
+    assert "at the tuner's time" not in printed  # there was no tuner
     assert "8 points meet the SLOs" in printed
     monkeypatch.setattr(sys, "argv", [*command, "--slo", "ttft_p95<1us"])
     assert tuner_efficiency.main() == 2

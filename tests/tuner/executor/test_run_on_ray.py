@@ -111,8 +111,10 @@ def test_a_second_ctrl_c_leaves_the_study_stopped(tmp_path: Path) -> None:
 class Init:
     """Ray's init: what it was called with, refused as it refuses them where a cluster is there."""
 
+    exceptions = SimpleNamespace(RayError=RuntimeError)
+
     def __init__(self, *, is_there: bool) -> None:
-        self.is_there, self.joined_with = is_there, {"address": "never called"}
+        self.is_there, self.joined_with = is_there, dict[str, Any]()
 
     def init(self, **options: Any) -> None:
         if self.is_there and "object_store_memory" in options:
@@ -140,6 +142,6 @@ def test_a_new_cluster_is_a_small_one_and_another_keeps_its_own(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", environment)
     ray = Init(is_there=is_there)
-    cluster._init(ray, address)
+    cluster._join(ray, address)
     assert ("object_store_memory" in ray.joined_with) == small
     assert (ray.joined_with.get("include_dashboard") is False) == small
