@@ -110,15 +110,13 @@ class RequestRecord:
         return math.inf if self.state == "failed" else at_s - self.scheduled_s
 
 
-def spread_tokens(tokens: int, chunks: int) -> list[int]:
-    """The server's count of tokens over the chunks that brought them: one at the first, as a
-    prefill samples it and vLLM's --stream-interval sends it, the others as evenly as they go."""
-    if chunks <= 1:
-        return [tokens] * chunks
-    if tokens <= chunks:
-        return [1] * tokens + [0] * (chunks - tokens)
-    more, extra = divmod(tokens - 1, chunks - 1)
-    return [1] + [more + (position < extra) for position in range(chunks - 1)]
+def spread_tokens(tokens: int, chunks: int, *, first: int | None = None) -> list[int]:
+    """The server's count of tokens over the chunks that brought them, evenly, so that their sum is
+    the count. first: what the first chunk is known to hold, as of a prefill that samples one."""
+    if first is not None and chunks > 1 and tokens > first:
+        return [first, *spread_tokens(tokens - first, chunks - 1)]
+    ends = [-(-(i + 1) * tokens // chunks) for i in range(chunks)]  # rounded up: the first ≥ 1
+    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def to_columns(records: Iterable[RequestRecord]) -> dict[str, list[Any]]:

@@ -106,7 +106,7 @@ def _fill(record: RequestRecord, document: Mapping[str, Any], index: int) -> Non
     for gap_s in document["itls"][index]:
         at_s += number(gap_s, "a gap")
         record.chunk_times_s.append(at_s)
-    record.chunk_tokens = spread_tokens(tokens, len(record.chunk_times_s))
+    record.chunk_tokens = spread_tokens(tokens, len(record.chunk_times_s), first=1)
     record.end_s = at_s
 
 

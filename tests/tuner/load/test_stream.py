@@ -146,16 +146,23 @@ def test_last_token_ends_the_latency_though_the_connection_stays() -> None:
     assert record.e2e_s == record.chunk_times_s[-1] - record.scheduled_s
 
 
+@pytest.mark.parametrize(("chunks", "tokens"), [(4, 8), (4, 9), (3, 3), (5, 2), (1, 7)])
+def test_tokens_are_spread_evenly_over_chunks(chunks: int, tokens: int) -> None:
+    counts = spread_tokens(tokens, chunks)
+    assert sum(counts) == tokens
+    assert counts[0] >= 1
+    assert max(counts) - min(counts) <= 1
+
+
 @pytest.mark.parametrize(
     ("tokens", "chunks", "expected"),
     [
-        (5, 5, [1, 1, 1, 1, 1]), (7, 4, [1, 2, 2, 2]), (6, 4, [1, 2, 2, 1]), (8, 4, [1, 3, 2, 2]),
-        (3, 1, [3]), (2, 4, [1, 1, 0, 0]), (0, 0, []),
+        (5, 5, [1, 1, 1, 1, 1]), (7, 4, [1, 2, 2, 2]), (6, 4, [1, 2, 2, 1]), (3, 1, [3]),
+        (2, 4, [1, 1, 0, 0]), (1, 1, [1]), (0, 0, []),
     ],
 )  # fmt: skip
-def test_tokens_are_spread_over_chunks(tokens: int, chunks: int, expected: list[int]) -> None:
-    assert spread_tokens(tokens, chunks) == expected
-    assert sum(expected) == tokens
+def test_a_first_chunk_may_be_known(tokens: int, chunks: int, expected: list[int]) -> None:
+    assert spread_tokens(tokens, chunks, first=1) == expected
 
 
 def test_gaps_of_chunks_with_several_tokens() -> None:
