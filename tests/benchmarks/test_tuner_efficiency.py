@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks import tuner_efficiency
 from benchmarks.efficiency import rivals
 from benchmarks.efficiency.course import Contestant, Course, Task
 from benchmarks.efficiency.ours import from_anywhere, slotune
@@ -104,18 +104,23 @@ def test_vllms_procedure_costs_two_runs_of_each_pair_at_least() -> None:
     assert points * (1100 / max(rates) + 5) < rivals.auto_tune_least_s(TASK) < most_s
 
 
-def test_the_command_prints_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, as its workers are started from its main module."""
+    script = Path(__file__).parents[2] / "benchmarks" / "tuner_efficiency.py"
+    return subprocess.run(
+        [sys.executable, str(script), *words], capture_output=True, text=True, timeout=240
+    )
+
+
+def test_the_command_prints_a_table(tmp_path: Path) -> None:
     path = tmp_path / "made.json.gz"
     write(TASK.surface, path)
-    command = ["tuner_efficiency", "--surface", str(path), "--seeds", "2", "--trials", "5"]
-    monkeypatch.setattr(sys, "argv", [*command, "--only", "random search"])
-    assert tuner_efficiency.main() == 0
-    printed = capsys.readouterr().out
-    assert "| random search |" in printed
-    assert "at the tuner's time" not in printed  # there was no tuner
-    assert "8 points meet the SLOs" in printed
-    monkeypatch.setattr(sys, "argv", [*command, "--slo", "ttft_p95<1us"])
-    assert tuner_efficiency.main() == 2
-    assert "no point of the surface meets" in capsys.readouterr().err
+    words = ["--surface", str(path), "--seeds", "2", "--trials", "5"]
+    told = command(*words, "--only", "random search")
+    assert told.returncode == 0, told.stderr
+    assert "| random search |" in told.stdout
+    assert "at the tuner's time" not in told.stdout  # there was no tuner
+    assert "8 points meet the SLOs" in told.stdout
+    refused = command(*words, "--slo", "ttft_p95<1us")
+    assert refused.returncode == 2
+    assert "no point of the surface meets" in refused.stderr
