@@ -26,6 +26,7 @@ from tests.tuner.diagnosis.experiments import (
     watched,
 )
 from tuner.diagnosis import History
+from tuner.stats.rates import clopper_pearson
 
 EXIT_CONFUSED = 1
 
@@ -76,8 +77,15 @@ def table(named: dict[str, Counter[str]], cleared: Counter[str], seeds: int) -> 
         )
     right = sum(named[e.name][e.node] for e in EXPERIMENTS)
     total = seeds * len(EXPERIMENTS)
-    lines += ["", f"named right first: {right} of {total} ({right / total:.0%})"]
-    return lines
+    return [*lines, "", verdict(right, total)]
+
+
+def verdict(right: int, total: int) -> str:
+    low, high = clopper_pearson(right, total)
+    return (
+        f"named right first: {right} of {total} runs: {right / total:.0%} [{low:.0%}, {high:.0%}] "
+        "(95 %, Clopper-Pearson)"
+    )
 
 
 if __name__ == "__main__":
