@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
-from storage import Database, StorageError, open_database
+from storage import Database
 from storage.history import History
-from storage.history_points import COARSE_S, FINE_S, KEPT_S, Layout, Point, fold, unwound
+from storage.history_points import COARSE_S, FINE_S, KEPT_S, Layout, Point
 from storage.schema import MetricLayoutRow, MetricPointRow
 from storage.sources import RecordedSource
-from storage.sources.base import MetricSource, Outcome, RangeKind
+from storage.sources.base import MetricSource, RangeKind
 from storage.sources.longterm import HistorySource
-from storage.sources.scrape import ScrapeSource
+from tests.storage.history_target import HOUR_S, RESTART_S, opened, page
 from tests.storage.sources.virtual import START_S, VirtualScrape
-
-HOUR_S = 3600.0
-RESTART_S = START_S + 2.4 * HOUR_S + 7
-"""In the middle of a minute, and of ten minutes; the counter outgrows its old value soon after."""
-
-LE = {"0.1": 0.2, "0.5": 0.6, "1.0": 0.9, "+Inf": 1.0}
-
-
-def page(at_s: float) -> str:
-    """A server that serves more by the hour, and restarted once."""
-    began_s = START_S - 60 if at_s < RESTART_S else RESTART_S
-    served = (at_s - began_s) * (3 + math.sin(at_s / 4000) / (1 + at_s - began_s))
-    waiting = 50.0 if at_s % 1800 < 10 else 2.0
-    lines = [
-        f"process_start_time_seconds {began_s}",
-        f'vllm:done_total{{finished_reason="stop"}} {0.9 * served}',
-        f'vllm:done_total{{finished_reason="abort"}} {0.1 * served}',
-        f'vllm:num_requests_waiting{{engine="0"}} {waiting}',
-        f"vllm:ttft_seconds_sum {0.4 * served}",
-        f"vllm:ttft_seconds_count {served}",
-        "python_gc_collections_total 5",
-        *(f'vllm:ttft_seconds_bucket{{le="{le}"}} {served * share}' for le, share in LE.items()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def opened(url: str, target: str = "http://virtual/metrics") -> Callable[[], History]:
-    return lambda: History(open_database(url), target)
 
 
 @pytest.fixture
@@ -221,142 +187,6 @@ def test_the_list_of_series_is_stored_once(database: Database) -> None:
     assert max(sizes) < 400
     (first, *_) = history.read(FINE_S, 0.0)
     assert not any(key.startswith("python_") for key in first.layout.keys)
-
-
-def test_a_locked_database_costs_points_not_counts(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    """The live view goes on; it is told once, and what came meanwhile is in the next point."""
-    monkeypatch.setattr("storage.location.BUSY_TIMEOUT_S", 0.05)
-    path = tmp_path / "slotune.db"
-    scrape = VirtualScrape(opened(str(path)))
-    scrape.watch(START_S + 600, page)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    scrape.watch(START_S + 900, page)
-    assert len(scrape.told) == 1
-    assert "metrics are not kept beyond 15 min" in scrape.told[0]
-    assert "lock" in scrape.told[0]
-    assert scrape.rate("vllm:done_total", 60.0).value == pytest.approx(3.0, rel=0.05)
-    assert scrape.gauge("vllm:num_requests_waiting").outcome is Outcome.VALUE
-    holder.execute("ROLLBACK")
-    holder.close()
-    scrape.watch(START_S + 1500, page)
-    found = scrape.over(1320.0).increase("vllm:done_total", 1320.0)
-    assert found.value == pytest.approx(3 * 1320, rel=0.05)
-    assert len(scrape.told) == 1
-    scrape.close()
-
-
-def test_a_full_disk_costs_the_history_alone(tmp_path: Path) -> None:
-    database = open_database(str(tmp_path / "slotune.db"))
-    scrape = VirtualScrape(lambda: History(database, "http://virtual/metrics"))
-    scrape.watch(START_S + 300, page)
-    with database._read() as session:
-        pages = session.execute(text("PRAGMA page_count")).scalar_one()
-        session.execute(text(f"PRAGMA max_page_count = {pages}"))
-    scrape.watch(START_S + 2 * HOUR_S, page)
-    assert len(scrape.told) == 1
-    assert "the disk is full" in scrape.told[0]
-    assert scrape.rate("vllm:done_total", 60.0).value == pytest.approx(3.0, rel=0.05)
-    scrape.close()
-
-
-def test_a_history_that_cannot_be_opened_is_told_once(tmp_path: Path) -> None:
-    """A directory that is not there, and a database that another program damaged."""
-    broken = tmp_path / "broken.db"
-    broken.write_text("no database " * 100)
-    for path in (tmp_path / "none" / "a.db", broken):
-        scrape = VirtualScrape(opened(str(path)))
-        scrape.watch(START_S + 400, page)
-        assert scrape.over(1200.0) is scrape
-        assert len({told.split(":")[0] for told in scrape.told}) == len(scrape.told) == 2
-        scrape.close()
-
-
-def test_nobody_waits_for_a_database_that_does_not_open() -> None:
-    answers = threading.Event()
-
-    def slow() -> History:
-        answers.wait(30)
-        raise StorageError("the server did not answer in time")
-
-    source = ScrapeSource("http://127.0.0.1:9", history=slow)
-    try:
-        began_s = time.monotonic()
-        assert source.over(3600.0) is source
-        assert time.monotonic() - began_s < 10
-    finally:
-        answers.set()
-        source.close()
-
-
-def test_a_read_that_failed_is_not_tried_at_every_look(database: Database) -> None:
-    class Failing(History):
-        reads = 0
-
-        def read(self, *_: object) -> list[Point]:
-            Failing.reads += 1
-            raise StorageError("the server did not answer in time")
-
-    scrape = VirtualScrape(lambda: Failing(database, "http://virtual/metrics"))
-    scrape.watch(START_S + 300, page)
-    for _ in range(5):
-        scrape.now_s += 10
-        assert scrape.over(3600.0) is scrape
-    assert Failing.reads == 1
-
-
-def test_a_damaged_point_is_told(database: Database) -> None:
-    history = History(database, "http://virtual/metrics")
-    scrape = VirtualScrape(lambda: history)
-    scrape.watch(START_S + 1300, page)
-    with database._write() as session:
-        row = session.scalars(select(MetricPointRow).limit(1)).one()
-        row.blob = b"nonsense"
-    with pytest.raises(StorageError, match=r"the history in .* cannot be read"):
-        history.read(FINE_S, 0.0)
-    assert scrape.over(1200.0) is scrape
-    assert "damaged" in scrape.told[0]
-
-
-Samples = st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=2, max_size=40)
-
-
-@given(Samples, st.integers(2, 7))
-def test_growth_over_resets_is_that_of_every_sample(
-    steps: list[tuple[int, bool]], every: int
-) -> None:
-    """However samples are thinned out, the growth between two kept ones is what it was."""
-    layout = Layout(("vllm:c_total",))
-    raw: list[float] = []
-    value = 0.0
-    for step, reset in steps:
-        value = float(step) if reset else value + step
-        raw.append(value)
-    lost_at = [0.0] + [a if b < a else 0.0 for a, b in pairwise(raw)]
-    points = [
-        Point(float(i), layout, np.array([v]), np.zeros(1), np.array([lost]))
-        for i, (v, lost) in enumerate(zip(raw, lost_at, strict=True))
-    ]
-    groups = [fold(points[i : i + every]) for i in range(0, len(points), every)]
-    values = unwound(np.array([p.values[0] for p in groups]), np.array([p.lost[0] for p in groups]))
-    seen = [sum(_grown(raw[: int(p.at_s) + 1])) for p in groups]
-    assert values - values[0] == pytest.approx(np.array(seen) - seen[0])
-
-
-def _grown(raw: list[float]) -> list[float]:
-    """Growth from sample to sample by Prometheus' rule: a fall is a reset from 0."""
-    return [b if b < a else b - a for a, b in pairwise(raw)]
-
-
-def test_points_with_other_series_fold_by_name() -> None:
-    one = Point(1.0, Layout(("vllm:a", "vllm:b_total")), np.array([1.0, 5.0]),
-                np.array([9.0, 0.0]), np.array([0.0, 3.0]))  # fmt: skip
-    two = Point(2.0, Layout(("vllm:b_total", "vllm:c", "vllm:a")), np.array([6.0, 7.0, 2.0]),
-                np.array([0.0, 7.0, 4.0]), np.array([1.0, 0.0, 0.0]))  # fmt: skip
-    both = fold([one, two])
-    assert both.values.tolist() == [6.0, 7.0, 2.0]
-    assert both.peaks.tolist() == [0.0, 7.0, 9.0]
-    assert both.lost.tolist() == [4.0, 0.0, 0.0]
 
 
 def test_the_history_costs_less_than_a_hundredth_of_a_core(database: Database) -> None:
