@@ -24,7 +24,7 @@ NAME = "report"
 HELP = "show what a study has found: answer, history, importances, what its SLOs cost"
 
 UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""What parts of a bundle that do not fit each other come to."""
+"""What parts of a bundle that do not fit each other come to while it is judged again."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
-    from tuner.exchange.bundle import of_database
+    from tuner.exchange.bundle import of_database, read_bundle
 
     if (args.study is None) == (args.from_bundle is None):
         raise UserError("name a STUDY of the database, or give --from-bundle FILE: one of the two")
@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> int:
     if args.from_bundle is not None:
         if args.bundle is not None:
             raise UserError("--bundle writes what --from-bundle reads: copy the file")
-        return _show_bundle(args, Path(args.from_bundle))
+        path = Path(args.from_bundle)
+        return _show(args, _fitting(read_bundle(path), path.name))
     with open_database(args.database, read_only=True) as database:
-        return _show(args, of_database(database, args.study))
+        return _show_stored(args, of_database(database, args.study))
 
 
 def check_folder(option: str, path: str) -> None:
@@ -74,36 +75,39 @@ def report_to(path: str, database: str, study: str) -> None:
         _write_page(study_report(of_database(opened, study)), path)
 
 
-def _show_bundle(args: argparse.Namespace, path: Path) -> int:
+def _fitting(stored: StoredStudy, name: str) -> StudyReport:
     """Each part of a bundle is checked as it is read; that parts fit each other shows here."""
-    from tuner.exchange.bundle import read_bundle
+    from tuner.report.study import study_report
 
-    stored = read_bundle(path)
     try:
-        return _show(args, stored)
+        return study_report(stored)
     except UNFIT as error:
         told = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UserError(f"{path.name} is damaged, or of another version ({told})") from error
+        raise UserError(f"{name} is damaged, or of another version ({told})") from error
 
 
-def _show(args: argparse.Namespace, stored: StoredStudy) -> int:
+def _show_stored(args: argparse.Namespace, stored: StoredStudy) -> int:
     from tuner.cli.export import write_whole
     from tuner.exchange.bundle import write_bundle
     from tuner.report.study import study_report
-    from tuner.report.study_text import study_report_dict, study_report_lines
 
-    line = ProgressLine(quiet=args.quiet)
-    told = f"{stored.study.name}: {count_text(len(stored.measurements), 'measurement')}"
     if args.bundle is not None:
         packed = args.bundle.endswith(".gz")
         write_whole(Path(args.bundle), lambda part: write_bundle(stored, part, packed=packed))
-        line.note(f"{told} in {args.bundle}")
+        told = f"{stored.study.name}: {count_text(len(stored.measurements), 'measurement')}"
+        ProgressLine(quiet=args.quiet).note(f"{told} in {args.bundle}")
         if args.html is None and not args.json:
             return EXIT_DONE
-    report = study_report(stored)
+    return _show(args, study_report(stored))
+
+
+def _show(args: argparse.Namespace, report: StudyReport) -> int:
+    from tuner.report.study_text import study_report_dict, study_report_lines
+
     if args.html is not None:
         _write_page(report, args.html)
-        line.note(f"{told} on the page {args.html}")
+        told = f"{report.study.name}: {count_text(len(report.outcomes), 'measurement')}"
+        ProgressLine(quiet=args.quiet).note(f"{told} on the page {args.html}")
     if args.json:
         print_json(study_report_dict(report))
     elif args.html is None:

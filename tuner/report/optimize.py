@@ -74,12 +74,13 @@ def report_lines(
     engine: str,
     load: str,
     study: str,
-    resume: str,
     outcomes: Sequence[Outcome],
     nearest: Outcome | None,
     ruled_out: Mapping[str, int] | None = None,
+    resume: str = "",
 ) -> list[str]:
-    """What is printed at the end. load says under what the figures were measured."""
+    """What is printed at the end. load says under what the figures were measured; resume: the
+    command that goes on, where the server and the database are known."""
     trials = trials_of(outcomes)
     lines = ["", f"{ANSWERS[decision.answer]}: {decision.reason}", "", f"  {load}", ""]
     lines += _table(decision, goal)
@@ -108,7 +109,7 @@ def report_lines(
     early = sum(o.ok and o.ended_early and o.stage in ("sweep", "search") for o in outcomes)
     lines += ["", f"study {study}: {measured}, {early} ended early, {len(failed)} without a result"]
     lines += [f"  {config_text(o.config)}: {o.failure_reason.splitlines()[0]}" for o in failed[:5]]
-    return [*lines, f"go on with: {resume}"]
+    return [*lines, f"go on with: {resume}"] if resume else lines
 
 
 def cautions(decision: Decision, goal: Goal, outcomes: Sequence[Outcome]) -> list[str]:

@@ -38,7 +38,7 @@ MARGIN = "worst SLO margin"
 @dataclass(frozen=True, slots=True)
 class StudyReport:
     """decision None: the study has no answer, and no_answer says why. importances: by objective,
-    and of the worst SLO margin."""
+    and of the worst SLO margin. unread: the stored axes that this version cannot read."""
 
     study: Study
     goal: Goal
@@ -51,6 +51,7 @@ class StudyReport:
     no_answer: str
     importances: dict[str, Importances]
     ladders: list[Ladder]
+    unread: tuple[str, ...] = ()
 
     @property
     def trials(self) -> list[Trial]:
@@ -75,13 +76,13 @@ def study_report(stored: StoredStudy) -> StudyReport:
     goal, texts = _goal(stored)
     outcomes = _outcomes(stored, goal)
     baseline = _baseline(study, outcomes)
-    axes = _axes(study, baseline, outcomes)
+    axes, unread = _axes(study, baseline, outcomes)
     trials = trials_of(outcomes)
     points = [point_of(number, trial, trials, goal) for number, trial in enumerate(trials, 1)]
     decision, why = _decision(study, outcomes, baseline, goal)
     return StudyReport(
         study, goal, baseline, axes, texts, outcomes, points, decision, why,
-        _importances(goal, points, axes), ladders(goal, trials),
+        _importances(goal, points, axes), ladders(goal, trials), unread,
     )  # fmt: skip
 
 
@@ -140,26 +141,30 @@ def _baseline(study: Study, outcomes: Sequence[Outcome]) -> Config:
     return next((dict(o.config) for o in outcomes if o.stage == "baseline"), {})
 
 
-def _axes(study: Study, baseline: Config, outcomes: Sequence[Outcome]) -> tuple[Axis, ...]:
-    """What was searched: the stored texts, and where one cannot be read, what was seen of it."""
-    found = []
+def _axes(
+    study: Study, baseline: Config, outcomes: Sequence[Outcome]
+) -> tuple[tuple[Axis, ...], tuple[str, ...]]:
+    """What was searched: the stored texts, or where none can be read, what was seen of it; and
+    the texts that cannot be read."""
+    found, unread = [], []
     names = {*baseline, *(name for outcome in outcomes for name in outcome.config)}
     anything = {name: KnobRange(baseline.get(name, 0), 1, 0, False) for name in names}
     for text in (study.space or {}).get("axes") or []:
         try:
             part = parse_knob(text, anything)
         except UserError:
+            unread.append(text)
             continue
         if isinstance(part, Axis):
             found.append(part)
-    if found:
-        return tuple(found)
-    return tuple(
-        _seen(name, values)
-        for name in sorted(names)
-        if len(values := [o.config[name] for o in outcomes if name in o.config]) > 1
-        and len(set(values)) > 1
-    )
+    if not found:
+        found = [
+            _seen(name, values)
+            for name in sorted(names)
+            if len(values := [o.config[name] for o in outcomes if name in o.config]) > 1
+            and len(set(values)) > 1
+        ]
+    return tuple(found), tuple(unread)
 
 
 def _seen(name: str, values: Sequence[Setting]) -> Axis:

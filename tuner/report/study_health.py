@@ -39,7 +39,7 @@ class Check:
 def checks(report: StudyReport) -> list[Check]:
     return [
         *_edges(report), _missed(report), _noise(report), _drift(report), _client(report),
-        _failed(report), _early(report),
+        _failed(report), _early(report), *_unread(report),
     ]  # fmt: skip
 
 
@@ -133,6 +133,15 @@ def _early(report: StudyReport) -> Check:
     if not early:
         text = f"0 of {count_text(len(searched), 'measurement')} of the search"
     return Check("ended early", "fine" if searched else "unknown", text)
+
+
+def _unread(report: StudyReport) -> Iterator[Check]:
+    if report.unread:
+        text = (
+            f"this version cannot read {'; '.join(report.unread)}: no importance and no slice is "
+            "shown of it"
+        )
+        yield Check("searched axes", "look", text)
 
 
 def _reason(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tuner.search.capacity import Capacity, bracket_of
@@ -20,8 +20,9 @@ State = Literal["pass", "fail", "inconclusive", "none"]
 @dataclass(frozen=True, slots=True)
 class Point:
     """A trial as it is drawn and listed. number: from 1, in order of time. estimates: one per
-    objective, with the interval where the figure has one. state "none": no result; why says why.
-    early: what ended it before its time."""
+    objective, with the interval where the figure has one. reading: as the sampler saw it, but None
+    for what was not measured. state "none": no result; why says why. early: what ended it before
+    its time."""
 
     number: int
     trial: Trial
@@ -43,8 +44,8 @@ class Point:
 
 
 def point_of(number: int, trial: Trial, trials: Sequence[Trial], goal: Goal) -> Point:
-    reading = goal.read(trial, trials)
     estimates = tuple(_estimate(trial, goal, objective) for objective in goal.objectives)
+    reading = _as_measured(goal.read(trial, trials), estimates)
     early = next(
         (p.measurement.ended_why for p in trial.parts if p.ended_early and p.measurement), ""
     )
@@ -54,15 +55,29 @@ def point_of(number: int, trial: Trial, trials: Sequence[Trial], goal: Goal) -> 
     return Point(number, trial, reading, estimates, state, why, early)
 
 
+def _as_measured(reading: Reading, estimates: Sequence[Estimate | None]) -> Reading:
+    """Without what the sampler is told in place of a figure: a guess is no measurement."""
+    values = tuple(
+        None if found is not None and not found.measured else value
+        for value, found in zip(reading.values, estimates, strict=True)
+    )
+    return replace(reading, values=values)
+
+
 def _estimate(trial: Trial, goal: Goal, objective: Objective) -> Estimate | None:
     """None where a trial of several loads is worth a ratio, which has no interval of its own."""
     if not trial.ok or len(goal.loads) > 1:
         return None
-    if objective.key == CAPACITY:
+    return _figure(trial, goal, objective.key)
+
+
+def _figure(trial: Trial, goal: Goal, key: str) -> Estimate | None:
+    """Under the first load."""
+    if key == CAPACITY:
         pooled = goal.pooled([trial])
         return pooled.summary.get(CAPACITY) if pooled is not None else None
     made = trial.parts[0].measurement
-    return made.summary.get(objective.key) if made is not None else None
+    return made.summary.get(key) if made is not None else None
 
 
 def _state(trial: Trial, goal: Goal) -> tuple[State, str]:
@@ -96,8 +111,7 @@ def _missed(verdict: Verdict) -> str:
 
 def _no_value(trial: Trial, goal: Goal) -> str:
     key = goal.objectives[0].key
-    made = trial.parts[0].measurement
-    found = made.summary.get(key) if made is not None else None
+    found = _figure(trial, goal, key)
     if found is not None and not found.measured:
         return f"no data for {key}: {found.reason}"
     if len(trial.parts) < len(goal.loads):

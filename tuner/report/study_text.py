@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,11 +113,11 @@ def _answer_lines(report: StudyReport) -> list[str]:
     study = report.study
     if report.decision is None:
         return [f"study {study.name}, {study.state}: no answer", f"  {report.no_answer}"]
-    return report_lines(
+    lines = report_lines(
         report.decision, report.goal, **named(report), load=load_of(report), study=study.name,
-        resume=shlex.join(["tuner", "optimize", "--study", study.name, "--budget", "TIME"]),
         outcomes=report.outcomes, nearest=closest(report.outcomes), ruled_out=ruled_out(report),
     )[1:]  # fmt: skip
+    return [*lines, f"began as: {study.command}"] if study.command else lines
 
 
 def _ladder_lines(ladder: Ladder) -> list[str]:

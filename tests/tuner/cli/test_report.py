@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ from storage import open_database
 from tests.tuner.cli.running import tuner
 from tests.tuner.fake_engine import FakeEngine
 from tests.tuner.report.stored_studies import broken, by_hand, measured, store
+from tuner.cli.common import EXIT_FAULT
 from tuner.cli.main import main
+from tuner.report.html import study_page
 
 ORIGINAL = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
+
+COMMAND = "tuner optimize --url http://h:1 --knob chunk_size=1:8192"
 
 Capture = pytest.CaptureFixture[str]
 
@@ -24,7 +29,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("report") / "s.db"
-    store(path, by_hand(), name="night")
+    store(path, by_hand(), name="night", command=COMMAND)
     store(path, [], name="empty", state="stopped")
     return str(path)
 
@@ -49,7 +54,8 @@ def test_tells_a_study_in_the_terminal(database: str, capsys: Capture) -> None:
     text = capsys.readouterr().out
     assert text.startswith("A better configuration is confirmed: meets the SLOs")
     assert "what ttft_p95<500ms costs" in text
-    assert "go on with: tuner optimize --study night" in text
+    assert f"began as: {COMMAND}\n" in text
+    assert "go on with" not in text  # the server and database of a report are not known
 
 
 def test_a_study_without_a_measurement_has_no_answer(database: str, capsys: Capture) -> None:
@@ -104,9 +110,23 @@ def test_a_bundle_whose_parts_do_not_fit_each_other_is_told(
     assert main(["report", "night", "--database", database, "--bundle", str(file)]) == 0
     assert "night: 9 measurements in " in capsys.readouterr().err
     document = json.loads(file.read_text())
-    document["study"]["budget"] = {"window_s": "long"}
+    document["study"]["space"]["price_per_hour"] = "dear"
     file.write_text(json.dumps(document))
     assert "b.json is damaged, or of another version" in refused(capsys, "--from-bundle", str(file))
+
+
+def test_a_fault_of_drawing_is_not_called_a_damaged_bundle(
+    tiny: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(_: object) -> str:
+        raise AttributeError("a fault of the page")
+
+    monkeypatch.setattr(study_page, "render_study_html", faulty)
+    words = ["report", "--from-bundle", str(tiny), "--html", f"{tiny}.html"]
+    assert main(words) == EXIT_FAULT
+    seen = capsys.readouterr().err
+    assert "AttributeError: a fault of the page" in seen
+    assert "damaged" not in seen
 
 
 JUNK = [None, -1, 1e300, 10**30, "x", "", "inf", [], {}, True, [1], {"a": 1}]
@@ -114,7 +134,9 @@ JUNK = [None, -1, 1e300, 10**30, "x", "", "inf", [], {}, True, [1], {"a": 1}]
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_whatever_stands_in_a_bundle_is_reported_or_refused(tiny: Path, data: Any) -> None:
+def test_whatever_stands_in_a_bundle_is_reported_or_refused(
+    tiny: Path, capsys: Capture, data: Any
+) -> None:
     document = json.loads(tiny.read_text())
     at, key = document, ""
     while True:
@@ -126,7 +148,13 @@ def test_whatever_stands_in_a_bundle_is_reported_or_refused(tiny: Path, data: An
     at[key] = data.draw(st.sampled_from(JUNK))
     spoilt = tiny.with_name("spoilt.json")
     spoilt.write_text(json.dumps(document))
-    assert main(["report", "--from-bundle", str(spoilt), "--html", f"{spoilt}.html"]) in (0, 2)
+    words = ["--from-bundle", str(spoilt), "--html", f"{spoilt}.html"]
+    if main(["report", *words]) == 0:
+        assert f"on the page {spoilt}.html" in capsys.readouterr().err
+    else:
+        capsys.readouterr()
+        told = refused(capsys, *words)
+        assert re.search(r"spoilt\.json|study .* is no search", told), told
 
 
 @pytest.fixture(scope="module")

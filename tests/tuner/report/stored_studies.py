@@ -34,12 +34,13 @@ def store(
     target: dict[str, Any] | None = None,
     result: dict[str, Any] | None = None,
     state: str = "done",
+    command: str = "tuner optimize",
 ) -> None:
     """A study as `tuner optimize` keeps it."""
     texts = [parse_workload(text).as_dict() for text in loads]
     with open_database(path) as database:
         study = database.create_study(
-            name, command="tuner optimize", slos=slos, seed=0, objective=str(objectives[0]),
+            name, command=command, slos=slos, seed=0, objective=str(objectives[0]),
             target={"kind": "slotune", "model": "m", "original_config": DEFAULTS} | (target or {}),
             workload=texts[0] | ({"also": texts[1:]} if texts[1:] else {}),
             space={

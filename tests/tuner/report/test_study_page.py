@@ -3,48 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.tuner.report.pages import text_of, whole
 from tests.tuner.report.stored_studies import (
     DEFAULTS,
     all_requests_failed,
     broken,
     by_hand,
-    capacities,
     loaded,
-    many,
     measured,
     report_of,
     store,
 )
-from tests.tuner.report.test_html import HOSTILE, drawings, numbers
+from tests.tuner.report.test_html import HOSTILE
 from tuner.exchange.bundle import StoredStudy
 from tuner.report.html.study_page import render_study_html
-from tuner.report.study import MARGIN, StudyReport, study_report
+from tuner.report.study import StudyReport, study_report
 from tuner.report.study_text import study_report_dict, study_report_lines
-from tuner.search.objective import CAPACITY, Objective
 from tuner.stats import Estimate
 from tuner.units import show
-
-LOADS = ("prompt=64,output=8,rate=10", "prompt=128,output=8,rate=5")
-
-
-def text_of(page: str) -> str:
-    """What a reader sees, tags left out."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page[page.index("<body>") :]))
-
-
-def whole(page: str) -> str:
-    """Drawable and self-contained, whatever was in it; the text."""
-    assert len(drawings(page)) >= 0
-    assert all(-80 < number < 1200 for number in numbers(page))
-    assert not re.search(r"<script|<link|<img|<iframe|src=|@import|url\(", page)
-    assert "prefers-color-scheme: dark" in page
-    return text_of(page)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +43,7 @@ def test_the_answer_and_its_figures_are_those_of_the_study(hand: StudyReport) ->
     decision = hand.decision
     assert decision is not None
     assert decision.best is not None
-    text = whole(render_study_html(hand))
+    text = whole(render_study_html(hand), charts=10)
     first = text.index("A better configuration is confirmed: meets the SLOs")
     gain = decision.gain
     assert gain is not None
@@ -114,13 +95,13 @@ def test_every_text_of_a_study_is_escaped(tmp_path: Path) -> None:
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "alert(&quot;x&quot;)" in page
-    whole(page)
+    whole(page, charts=10)
 
 
 def test_nothing_measured_is_no_data(tmp_path: Path) -> None:
     store(tmp_path / "s.db", [], state="running")
     report = report_of(tmp_path / "s.db")
-    text = whole(render_study_html(report))
+    text = whole(render_study_html(report), charts=0)
     assert "No answer: no data: the study is running and holds no measurement" in text
     assert "no configuration is recommended" in text
     assert "no data: the study is running" in "\n".join(study_report_lines(report))
@@ -130,7 +111,7 @@ def test_nothing_measured_is_no_data(tmp_path: Path) -> None:
 def test_all_failed_gives_reasons_and_no_figures(tmp_path: Path) -> None:
     outcomes = [broken(DEFAULTS, "CUDA error", stage="baseline", at_s=i) for i in range(3)]
     store(tmp_path / "s.db", outcomes, state="failed")
-    text = whole(render_study_html(report_of(tmp_path / "s.db")))
+    text = whole(render_study_html(report_of(tmp_path / "s.db")), charts=9)
     assert "the baseline has no result: CUDA error" in text
     assert "3 of 3 measurements failed: 3 × CUDA error" in text
     assert "0 tok/s" not in text
@@ -167,69 +148,9 @@ def test_one_knob_is_all_of_the_importance_and_has_no_heat_map(tmp_path: Path) -
     report = report_of(tmp_path / "s.db")
     (share,) = report.importances["output_tps"].shares
     assert (share.knob, share.value) == ("chunk_size", 1.0)
-    text = whole(render_study_html(report))
+    text = whole(render_study_html(report), charts=6)
     assert "the only knob that was varied" in text
     assert "(across)" not in text
-
-
-@pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StudyReport]:
-    """A study of each kind of goal."""
-    folder = tmp_path_factory.mktemp("studies")
-    paths = {kind: folder / f"{kind}.db" for kind in ("plain", "front", "loads", "capacity")}
-    store(paths["plain"], many())
-    store(paths["front"], many(8), objectives=(Objective(), Objective("ttft_p95", "minimize")))
-    store(paths["loads"], many(5, LOADS), loads=LOADS)
-    store(paths["capacity"], capacities(), objectives=(Objective(CAPACITY),))
-    return {kind: report_of(path) for kind, path in paths.items()}
-
-
-def test_history_and_importances_of_a_search(kinds: dict[str, StudyReport]) -> None:
-    report = kinds["plain"]
-    found = report.importances["output_tps"]
-    assert found.n >= 10
-    assert not found.why_not
-    assert sum(share.value for share in found.shares) == pytest.approx(1)
-    assert all(0 <= s.low <= s.value <= s.high <= 1 for s in found.shares)
-    assert {s.knob for s in found.shares} == {axis.name for axis in report.axes}
-    assert MARGIN in report.importances
-    page = render_study_html(report)
-    text = whole(page)
-    assert f"n={found.n} measurements" in text
-    history = page.partition("<h2>History</h2>")[2].partition("</svg>")[0]
-    marks = len(re.findall("<circle", history)) + history.count('class="cross"')
-    assert marks == len(report.points)
-    for point in report.points:
-        assert f"<title>{point.number} {point.trial.stage} " in history
-    assert ">0.5<" not in history
-    assert '<th class="num">output_tps</th>' in page
-
-
-def test_several_objectives_have_a_front_each_drawn(kinds: dict[str, StudyReport]) -> None:
-    report = kinds["front"]
-    page = render_study_html(report)
-    text = whole(page)
-    assert "minimize ttft_p95 (up) against maximize output_tps (across)" in text
-    assert page.count("dashed: the baseline") == 2
-    assert set(report.importances) == {"output_tps", "ttft_p95", MARGIN}
-
-
-def test_several_loads_are_worth_their_worst_ratio(kinds: dict[str, StudyReport]) -> None:
-    report = kinds["loads"]
-    assert len(report.outcomes) > len(report.points)
-    text = whole(render_study_html(report))
-    assert "× baseline; dashed: the baseline" in text
-    assert "prompt=64,output=8,rate=10 and prompt=128,output=8,rate=5" in text
-
-
-def test_each_load_has_its_figures_and_the_worst_come_first(kinds: dict[str, StudyReport]) -> None:
-    text = text_of(render_study_html(kinds["loads"]))
-    places = [
-        text.index(told) for told in ("the worst of all loads", *(f"load {x}" for x in LOADS))
-    ]
-    assert text.index("Baseline and best") < places[0]
-    first, second = (text.index(f"load {load} baseline") for load in LOADS)
-    assert places[0] < first < second
 
 
 def test_words_and_switches_have_a_place_each(tmp_path: Path) -> None:
@@ -246,28 +167,11 @@ def test_words_and_switches_have_a_place_each(tmp_path: Path) -> None:
     report = report_of(tmp_path / "s.db")
     assert [axis.name for axis in report.axes] == ["dtype", "enable_prefix_caching"]
     page = render_study_html(report)
-    whole(page)
+    whole(page, charts=8)
     heat = page.partition("dtype (across) and enable_prefix_caching (up)")[2].partition("</svg>")[0]
     assert heat.count('class="heat"') == 3
     for label in (">auto<", ">half<", ">true<", ">false<"):
         assert label in heat
-
-
-def test_capacity_is_shown_with_its_bracket(kinds: dict[str, StudyReport]) -> None:
-    report = kinds["capacity"]
-    assert report.unit(0) == "req/s"
-    point = next(p for p in report.points if p.value)
-    estimate = point.estimates[0]
-    assert estimate is not None
-    assert estimate.low <= (point.value or 0) <= estimate.high
-    assert {p.state for p in report.points} <= {"pass", "inconclusive"}
-    text = whole(render_study_html(report))
-    assert "capacity" in text
-    (ladder,) = report.ladders
-    by_factor = {rung.factor: rung for rung in ladder.rungs}
-    tight, loose = by_factor[0.5].estimate, by_factor[1.0].estimate
-    assert loose is not None
-    assert tight is None or tight.value <= loose.value
 
 
 def test_an_answer_that_has_changed_is_told(tmp_path: Path) -> None:
@@ -301,3 +205,21 @@ def test_a_sweep_is_refused_in_one_sentence(tmp_path: Path) -> None:
     )
     with pytest.raises(Exception, match="is no search of `tuner optimize`"):
         study_report(swept)
+
+
+def test_an_axis_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    store(tmp_path / "s.db", by_hand(), axes=["chunk_size=1:8192:log", "max_num_seqs=8~16"])
+    report = report_of(tmp_path / "s.db")
+    assert [axis.name for axis in report.axes] == ["chunk_size"]
+    told_ = "this version cannot read max_num_seqs=8~16: no importance and no slice is shown of it"
+    assert told_ in text_of(render_study_html(report))
+    assert told_ in "\n".join(study_report_lines(report))
+    store(tmp_path / "t.db", by_hand())
+    assert "cannot read" not in "\n".join(study_report_lines(report_of(tmp_path / "t.db")))
+
+
+def test_the_provenance_names_the_quality_file(hand: StudyReport) -> None:
+    space = (hand.study.space or {}) | {"quality": "/tasks/sums.jsonl"}
+    asked = replace(hand, study=replace(hand.study, space=space))
+    assert "quality file /tasks/sums.jsonl" in text_of(render_study_html(asked))
+    assert "quality file" not in text_of(render_study_html(hand))

@@ -250,6 +250,7 @@ def _provenance(report: StudyReport) -> list[tuple[str, object]]:
         ("searched", "; ".join(map(str, space.get("axes") or []))),
         ("constraints", "; ".join(map(str, space.get("constraints") or []))),
         ("fixed", " ".join(f"{k}={v}" for k, v in (space.get("fixed") or {}).items())),
+        ("quality file", space.get("quality")),
         ("price per hour", space.get("price_per_hour")), ("budget", budget.get("text")),
         ("spent", show(sum(o.spent_s for o in report.outcomes), "s") if report.outcomes else ""),
         *((f"ruled out by arithmetic: {why}", n) for why, n in ruled_out(report).items()),
