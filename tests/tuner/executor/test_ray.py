@@ -195,7 +195,7 @@ def test_ctrl_c_ends_all_of_it_and_the_same_command_goes_on(
     process = start(*command, cwd=tmp_path, also=WITH_RAY)
     out, err = stop_when(process, lambda: len(stored(database, "s")) >= 3, signal.SIGINT)
     assert process.returncode == 130, err
-    assert len(stored(database, "s")) < BUDGET
+    assert len(stored(database, "s")) < BUDGET, err
     assert left(tmp_path) == []
     assert out == ""
     assert (

@@ -29,6 +29,7 @@ from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.load import Interrupted, LoadBrokenError, LoadResult, generate
 from tuner.load.generator import Generator
+from tuner.load.http import Connection
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,6 +57,38 @@ def test_interrupt_keeps_what_was_measured(processes: int) -> None:
     assert (states.count("ok"), states.count("censored")) == (6, 3)
     assert load.stopped_early
     assert all(math.isfinite(r.end_s) for r in load.records)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_sigterm_inside_a_callback_of_the_loop(
+    taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a handler raises there, the loop would report and forget. taken: the caller has one."""
+    heard, received = [], Connection.data_received
+
+    def terminated(connection: Connection, data: bytes) -> None:
+        if taken and not heard:
+            heard.append(True)
+            signal.raise_signal(signal.SIGTERM)
+        received(connection, data)
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Connection, "data_received", terminated)
+    before = signal.signal(signal.SIGTERM, interrupt if taken else signal.SIG_DFL)
+    try:
+        with FakeServer(lambda _, body: answer(body)) as server:
+            wanted = plan(server, "prompt=8,output=2,concurrency=2", 2.0 if taken else 0.3)
+            if taken:
+                with pytest.raises(Interrupted) as caught:
+                    generate(wanted)
+                assert caught.value.load.stopped_early
+            else:
+                assert generate(wanted).records
+        assert signal.getsignal(signal.SIGTERM) is (interrupt if taken else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("count", [1, 2])
