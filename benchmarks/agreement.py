@@ -3,12 +3,12 @@
     python benchmarks/agreement.py --vllm-venv VENV --model FOLDER
 
 One engine, the same number of requests of the same lengths from as many clients, in turn, so that
-a noisy machine hits both. Each figure is shown as the ratio of the rounds' pairs with the interval
-of their mean logarithm (Student's). The figures share an error of 5 % (Bonferroni): where nothing
-differs, 95 of 100 runs of this program call nothing DIFFERENT. 1 inside an interval means that no
-difference was seen, and its width how small a one could have been. Throughput is what vLLM calls
-it: tokens between the first send and the last answer. FOLDER holds config.json, safetensors and the
-tokenizer.
+a noisy machine hits both; engine and client have a core each, as a heavy client on the engine's own
+slows it down. Each figure is shown as the ratio of the rounds' pairs with the interval of their
+mean logarithm (Student's). The figures share an error of 5 % (Bonferroni): where nothing differs,
+95 of 100 runs of this program call nothing DIFFERENT. 1 inside an interval means that no difference
+was seen, and its width how small a one could have been. Throughput is what vLLM calls it: tokens
+between the first send and the last answer. FOLDER holds config.json, safetensors and the tokenizer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -137,12 +138,16 @@ def main() -> None:
     if options.rounds < 2:
         parser.error(f"--rounds {options.rounds}: an interval needs at least 2")
     load = Load(options.prompt, options.output, options.concurrency, options.requests)
-    target = open_target(
-        TargetOptions(model=options.model, serve_args=("--model", options.model))
-    )  # fmt: skip
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        sys.exit("engine and client need a core each: this machine grants one")
+    serve_args = ("--model", options.model, "--num-threads", "1")
+    target = open_target(TargetOptions(model=options.model, serve_args=serve_args))
     pairs: dict[str, list[tuple[float, float]]] = {}
     try:
+        os.sched_setaffinity(0, {cores[0]})
         target.start()
+        os.sched_setaffinity(0, set(cores[1:]))
         endpoint = target.endpoint
         with tempfile.TemporaryDirectory() as name:
             ours(endpoint, load, options.rounds)  # warms the engine up
