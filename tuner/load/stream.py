@@ -201,7 +201,8 @@ class StreamReader:
         record.counted_by_server = self._completion_tokens > 0
         chunks = len(record.chunk_times_s)
         record.output_tokens = self._completion_tokens if record.counted_by_server else chunks
-        record.chunk_tokens = spread_tokens(record.output_tokens, chunks)
+        if record.output_tokens != chunks:  # else one a chunk, as it was noted
+            record.chunk_tokens = spread_tokens(record.output_tokens, chunks)
 
 
 def _calls_a_tool(delta: dict[str, Any]) -> bool:
