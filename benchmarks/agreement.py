@@ -8,7 +8,9 @@ slows it down. Each figure is shown as the ratio of the rounds' pairs with the i
 mean logarithm (Student's). The figures share an error of 5 % (Bonferroni): where nothing differs,
 95 of 100 runs of this program call nothing DIFFERENT. 1 inside an interval means that no difference
 was seen, and its width how small a one could have been. Throughput is what vLLM calls it: tokens
-between the first send and the last answer. FOLDER holds config.json, safetensors and the tokenizer.
+between the first send and the last answer. The engine's own histograms (means of TPOT and ITL) are
+read around every run: whether a difference between the clients is one of what they measured or of
+how fast the engine was for them. FOLDER holds config.json, safetensors and the tokenizer.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from scipy.stats import t as student
 
+from storage.sources import Exposition, scrape_once
 from tuner.endpoint import Endpoint
 from tuner.figures import latency_estimate
 from tuner.measure import Measurement, measure
@@ -45,8 +49,15 @@ FIGURES = {
 """Ours and the name of the same in vLLM's result file."""
 
 THROUGHPUT = "output tok/s"
+
+SERVER = {
+    "tpot_mean": "vllm:request_time_per_output_token_seconds",
+    "itl_mean": "vllm:inter_token_latency_seconds",
+}
+"""The engine's own histogram of a figure."""
+
 LEVEL = 1 - 0.05 / (len(FIGURES) + 1)
-"""Of each figure's interval, throughput's among them: 95 % for all of them together."""
+"""Of each interval: 95 % for the clients' figures, throughput's among them, together."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ def peers(options: argparse.Namespace, endpoint: Endpoint, load: Load, seed: int
         "--dataset-name", "random", "--random-input-len", str(load.prompt),
         "--random-output-len", str(load.output), "--num-prompts", str(load.requests),
         "--max-concurrency", str(load.concurrency), "--ignore-eos", "--seed", str(seed),
+        "--temperature", "0",  # else the engine samples, which takes it longer than slotune's load
         "--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "95",
         "--save-result", "--result-dir", str(folder), "--result-filename", result.name,
         "--ready-check-timeout-sec", "0", "--disable-tqdm",
@@ -110,6 +122,41 @@ def peers(options: argparse.Namespace, endpoint: Endpoint, load: Load, seed: int
     return found | {THROUGHPUT: told["output_throughput"]}
 
 
+def beside_server(
+    endpoint: Endpoint, run: Callable[[], dict[str, float]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(what the client found, the same by the engine's histograms of that time), in seconds."""
+    before = scrape_once(endpoint.base_url)
+    found = run()
+    after = scrape_once(endpoint.base_url)
+    return found, {key: _mean_between(before, after, name) for key, name in SERVER.items()}
+
+
+def _mean_between(before: Exposition, after: Exposition, name: str) -> float:
+    total, count = (
+        (after.total(f"{name}_{part}") or 0.0) - (before.total(f"{name}_{part}") or 0.0)
+        for part in ("sum", "count")
+    )
+    if count <= 0:
+        sys.exit(f"the engine observed no {name} during a run")
+    return total / count
+
+
+def pairs_of(
+    own: tuple[dict[str, float], dict[str, float]],
+    peer: tuple[dict[str, float], dict[str, float]],
+) -> dict[str, tuple[float, float]]:
+    """(slotune, vLLM) of every line: the clients' figures, the engine's during each client's run,
+    and how many times the engine's figure each client found."""
+    (found, server), (peer_found, peer_server) = own, peer
+    pairs = {key: (value, peer_found[key]) for key, value in found.items()}
+    pairs |= {f"engine {key}": (value, peer_server[key]) for key, value in server.items()}
+    return pairs | {
+        f"{key} / engine": (found[key] / value, peer_found[key] / peer_server[key])
+        for key, value in server.items()
+    }
+
+
 def told(key: str, pairs: list[tuple[float, float]]) -> str:
     """One line: medians of both, the ratio and whether 1 is inside its interval."""
     logs = [math.log(a / b) for a, b in pairs]
@@ -119,10 +166,10 @@ def told(key: str, pairs: list[tuple[float, float]]) -> str:
     )
     low, high = math.exp(middle - half), math.exp(middle + half)
     values = [statistics.median(side) for side in zip(*pairs, strict=True)]
-    unit = "tok/s" if key == THROUGHPUT else "s"
+    unit = "tok/s" if key == THROUGHPUT else "×" if key.endswith("/ engine") else "s"
     both = "  ".join(f"{show(value, unit):>11}" for value in values)
     verdict = "no difference" if low <= 1 <= high else "DIFFERENT"
-    return f"  {key:14} {both}   {math.exp(middle):.3f} [{low:.3f}, {high:.3f}]  {verdict}"
+    return f"  {key:18} {both}   {math.exp(middle):.3f} [{low:.3f}, {high:.3f}]  {verdict}"
 
 
 def main() -> None:
@@ -152,19 +199,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             ours(endpoint, load, options.rounds)  # warms the engine up
             for index in range(options.rounds):
-                first = ours(endpoint, load, index) if index % 2 else None
-                peer = peers(options, endpoint, load, index, Path(name))
-                own = first or ours(endpoint, load, index)
-                for key, value in own.items():
-                    pairs.setdefault(key, []).append((value, peer[key]))
-                print(f"round {index + 1}: TTFT mean {own['ttft_mean']:.4f} s and "
-                      f"{peer['ttft_mean']:.4f} s", flush=True)  # fmt: skip
+                clients = [
+                    partial(ours, endpoint, load, index),
+                    partial(peers, options, endpoint, load, index, Path(name)),
+                ]
+                order = (0, 1) if index % 2 else (1, 0)
+                seen = {side: beside_server(endpoint, clients[side]) for side in order}
+                for key, pair in pairs_of(seen[0], seen[1]).items():
+                    pairs.setdefault(key, []).append(pair)
+                print(f"round {index + 1}: TTFT mean {seen[0][0]['ttft_mean']:.4f} s and "
+                      f"{seen[1][0]['ttft_mean']:.4f} s", flush=True)  # fmt: skip
     finally:
         target.stop()
     print(f"\n{load.requests} requests of {load.prompt} + {load.output} tokens, "
           f"{load.concurrency} at once; {options.rounds} pairs of runs")  # fmt: skip
-    head = f"ratio [{LEVEL:.1%} interval: 95 % for all {len(pairs)} together]"
-    print(f"  {'':14} {'slotune':>11}  {'vllm bench':>11}   {head}")
+    head = f"ratio [{LEVEL:.1%} interval: 95 % for the clients' {len(FIGURES) + 1} together]"
+    print(f"  {'':18} {'slotune':>11}  {'vllm bench':>11}   {head}")
     for key, found in pairs.items():
         print(told(key, found))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import agreement
+from storage.sources import Exposition
 from tests.benchmarks.made_surface import made_surface
 from tuner.endpoint import Endpoint
 
@@ -64,3 +65,32 @@ def test_the_result_of_the_round_before_is_not_read_again(
     endpoint = Endpoint("http://127.0.0.1:9", model="m")
     with pytest.raises(SystemExit, match="failed"):
         agreement.peers(options, endpoint, LOAD, 0, tmp_path)
+
+
+def test_the_engine_is_read_around_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Means of what was observed during the run: 10 of 20 ms each, though 90 of 100 ms were before."""
+    told = [page(90, 9.0), page(100, 9.2)]
+    monkeypatch.setattr(agreement, "scrape_once", lambda _: told.pop(0))
+    found, server = agreement.beside_server(Endpoint("http://127.0.0.1:9"), lambda: {"x": 1.0})
+    assert found == {"x": 1.0}
+    assert server == pytest.approx({"tpot_mean": 0.02, "itl_mean": 0.02})
+
+
+def test_a_run_the_engine_did_not_see_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "scrape_once", lambda _: page(90, 9.0))
+    with pytest.raises(SystemExit, match="observed no vllm:request_time_per_output_token_seconds"):
+        agreement.beside_server(Endpoint("http://127.0.0.1:9"), dict)
+
+
+def test_a_slower_engine_is_no_difference_between_the_clients() -> None:
+    own = ({"tpot_mean": 0.020, "itl_mean": 0.020}, {"tpot_mean": 0.020, "itl_mean": 0.020})
+    peer = ({"tpot_mean": 0.022, "itl_mean": 0.0242}, {"tpot_mean": 0.022, "itl_mean": 0.022})
+    found = agreement.pairs_of(own, peer)
+    assert found["tpot_mean"] == found["engine tpot_mean"] == (0.020, 0.022)
+    assert found["tpot_mean / engine"] == pytest.approx((1.0, 1.0))
+    assert found["itl_mean / engine"] == pytest.approx((1.0, 1.1))
+
+
+def page(count: int, total_s: float) -> Exposition:
+    values = {f"{name}_count": float(count) for name in agreement.SERVER.values()}
+    return Exposition(0.0, values | {f"{name}_sum": total_s for name in agreement.SERVER.values()})
