@@ -68,7 +68,7 @@ def test_the_result_of_the_round_before_is_not_read_again(
 
 
 def test_the_engine_is_read_around_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Means of what was observed during the run: 10 of 20 ms each, though 90 of 100 ms were before."""
+    """Means of what was observed during the run: 10 of 20 ms, though 90 of 100 ms were before."""
     told = [page(90, 9.0), page(100, 9.2)]
     monkeypatch.setattr(agreement, "scrape_once", lambda _: told.pop(0))
     found, server = agreement.beside_server(Endpoint("http://127.0.0.1:9"), lambda: {"x": 1.0})
