@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         spoken,
         args.model or str(target.get("model") or ""),
         args.service or "",
+        tuple(target.get("serve_args", ())),
     )
     text = exported_text(exported, args.form or spoken)
     if args.output is None:

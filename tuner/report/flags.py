@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from engine.knobs import KNOBS
 from tuner.targets.base import UNSET, Setting, setting_text
-from tuner.targets.flags import AUTO, Dialect, flag_of, flag_words, left_out
+from tuner.targets.flags import AUTO, Dialect, flag_of, flag_words, left_out, split_words
 
 Config = Mapping[str, Setting]
 
@@ -32,16 +32,33 @@ _HELM_KEYS = {
 class Exported:
     """config as measured by `spoken` (whose own flags it may hold); model: what is served.
 
-    service: the compose service, or the chart's modelSpec, that the settings are for.
+    service: the compose service, or the chart's modelSpec, that the settings are for. serve_args:
+    words every configuration of the study was started with.
     """
 
     config: Config
     spoken: Dialect
     model: str = ""
     service: str = ""
+    serve_args: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """All that is known of it as knobs: what it was started with, and what was chosen."""
+        return self._started[0] | dict(self.config)
+
+    @property
+    def other_words(self) -> tuple[str, ...]:
+        """What it was started with that only the engine measured understands."""
+        return self._started[1]
+
+    @property
+    def _started(self) -> tuple[dict[str, Setting], tuple[str, ...]]:
+        return split_words(self.serve_args, [*KNOBS], self.spoken)
 
     def words(self, dialect: Dialect) -> list[str]:
-        return flag_words(self.config, dialect, spoken=self.spoken)
+        words = flag_words(self.settings, dialect, spoken=self.spoken)
+        return [*words, *self.other_words] if dialect == self.spoken else words
 
     def command(self, dialect: Dialect) -> list[str]:
         """Words of the whole command line."""
@@ -55,11 +72,12 @@ class Exported:
 
 
 def commands(
-    config: Config, *, model: str = "", vllm_model: str = "MODEL", spoken: Dialect = "slotune"
-) -> dict[str, str]:
+    config: Config, *, model: str = "", vllm_model: str = "MODEL", spoken: Dialect = "slotune",
+    serve_args: Sequence[str] = (),
+) -> dict[str, str]:  # fmt: skip
     """Engine → command line. model "" is the packaged model of `engine serve`."""
-    ours = Exported(config, spoken, model)
-    theirs = Exported(config, spoken, vllm_model)
+    ours = Exported(config, spoken, model, serve_args=tuple(serve_args))
+    theirs = replace(ours, model=vllm_model)
     return {
         "slotune": shlex.join(ours.command("slotune")),
         "vllm serve": shlex.join(theirs.command("vllm")),
@@ -89,7 +107,7 @@ def _environment(what: Exported) -> list[str]:
     """One variable per setting, and all flags of the engine that was measured in one."""
     dialect = what.spoken
     lines = [f"# settings of {dialect}; a start script may use: {_started(what)} $SERVE_ARGS"]
-    for name, value in what.config.items():
+    for name, value in what.settings.items():
         flag = flag_of(KNOBS[name], dialect) if name in KNOBS else name
         if flag is not None and value not in (UNSET, AUTO):
             variable = name if name in KNOBS else flag
@@ -125,14 +143,16 @@ def _compose(what: Exported) -> list[str]:
 
 def _helm(what: Exported) -> list[str]:
     """Values of the vLLM production stack's chart."""
+    settings = what.settings
     known = {
-        key: what.config[name] for name, key in _HELM_KEYS.items()
-        if name in what.config and what.config[name] not in (UNSET, AUTO)
+        key: settings[name] for name, key in _HELM_KEYS.items()
+        if name in settings and settings[name] not in (UNSET, AUTO)
     }  # fmt: skip
     # The chart switches prefix caching off unless it is asked for; vLLM itself has it on.
     known.setdefault("enablePrefixCaching", True)
-    others = {name: value for name, value in what.config.items() if name not in _HELM_KEYS}
+    others = {name: value for name, value in settings.items() if name not in _HELM_KEYS}
     extra = flag_words(others, "vllm", spoken=what.spoken)
+    extra += what.other_words if what.spoken == "vllm" else ()
     return [
         "# helm upgrade RELEASE vllm/vllm-stack -f YOUR_VALUES -f THIS_FILE",
         "# Helm replaces lists as a whole: put vllmConfig into your own entry of modelSpec",
@@ -152,8 +172,11 @@ def _helm(what: Exported) -> list[str]:
 
 
 def _missing(what: Exported, dialect: Dialect) -> list[str]:
-    names = left_out(what.config, dialect, what.spoken)
-    return [f"# {dialect} has no flag for: {', '.join(names)}"] if names else []
+    names = left_out(what.settings, dialect, what.spoken)
+    lines = [f"# {dialect} has no flag for: {', '.join(names)}"] if names else []
+    if what.other_words and dialect != what.spoken:
+        lines.append(f"# not carried from {what.spoken}: {shlex.join(what.other_words)}")
+    return lines
 
 
 def _yaml(value: Setting) -> str:

@@ -93,6 +93,7 @@ class SlotuneTarget:
             "kind": self.kind,
             "url": self._url,
             "started_here": self._process is not None,
+            "serve_args": list(self._serve_args),
         } | known
 
     def knobs(self) -> dict[str, KnobRange]:

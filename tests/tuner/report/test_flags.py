@@ -149,3 +149,28 @@ def test_helm_values_of_the_production_stack() -> None:
     plain = yaml.safe_load(exported_text(Exported(CONFIG, "slotune"), "helm"))
     (spec,) = plain["servingEngineSpec"]["modelSpec"]
     assert spec["vllmConfig"]["enablePrefixCaching"] is True  # else the chart turns it off
+
+
+STARTED = ("--max-model-len", "1024", "--max-num-seqs", "99", "--stream-interval", "2")
+
+
+@pytest.mark.parametrize("form", ["vllm", "env", "compose", "helm"])
+def test_what_the_study_was_started_with_belongs_to_the_configuration(form: str) -> None:
+    """What was chosen wins over it; other flags are handed through to the engine measured."""
+    what = Exported({"max_num_seqs": 24}, "vllm", "m", serve_args=STARTED)
+    assert what.words("vllm") == [
+        "--max-model-len", "1024", "--max-num-seqs", "24", "--stream-interval", "2",
+    ]  # fmt: skip
+    text = exported_text(what, form)
+    assert all(word in text for word in ("1024", "stream-interval"))
+    assert "99" not in text
+
+
+def test_other_engines_get_what_they_have_a_flag_for() -> None:
+    what = Exported({"max_num_seqs": 24}, "vllm", "m", serve_args=STARTED)
+    first, command = exported_text(what, "sglang").splitlines()
+    assert first == "# not carried from vllm: --stream-interval 2"
+    assert command.endswith("--context-length 1024 --max-running-requests 24")
+    told = commands({"max_num_seqs": 24}, vllm_model="m", spoken="vllm", serve_args=STARTED)
+    assert told["vllm serve"].endswith("--max-num-seqs 24 --stream-interval 2")
+    assert told["slotune"].endswith("--max-model-len 1024 --max-num-seqs 24")
