@@ -177,7 +177,7 @@ class _Look:
         return name, [(at, value) for at, value in points if value is not None]
 
     def trends(self) -> dict[str, Reading]:
-        """Means of gauges over the window, the queue's rise in it and for how long it has grown."""
+        """Means of gauges over the window, how often any request ran, how the queue grew."""
         readings: dict[str, Reading] = {}
         for signal in ("running", "waiting", "kv_usage"):
             name, points = self._series(signal, self.window_s)
@@ -185,6 +185,10 @@ class _Look:
             query = f"avg_over_time({name}[{self.window_s:g}s])"
             if values:
                 readings[f"{signal}_mean"] = self._derived(statistics.fmean(values), query, values)
+            if signal == "running" and values:
+                share = statistics.fmean(value > 0 for value in values)
+                query = f"avg_over_time(({name} > bool 0)[{self.window_s:g}s:])"
+                readings["running_share"] = self._derived(share, query, values)
             if signal == "waiting" and len(values) >= 2:
                 rise = _rise(values)
                 readings["waiting_rise"] = self._derived(rise, f"delta({name})", values)
@@ -205,17 +209,19 @@ class _Look:
         return float(start_s is not None and bool(points) and points[0][0] < start_s - 1.0)
 
     def before(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
-        """The prefix hit rate over the window and over the longer time before it."""
-        rates: dict[str, Reading] = {}
-        hits, queries = readings["prefix_hits"], readings["prefix_queries"]
-        rates["hit_rate"] = _ratio(hits, queries)
-        specs = {spec.name: spec for spec in SPECS}
-        long_s = BASELINE_WINDOWS * self.window_s
-        names = [self.resolve(specs[name]) for name in ("prefix_hits", "prefix_queries")]
-        if names[0] and names[1]:
-            rates["hit_rate_before"] = _ratio(
-                self.source.increase(names[0], long_s), self.source.increase(names[1], long_s)
-            )
+        """The prefix hit rate over the window and over the longer time before it, and the prompt
+        tokens that were written to the KV pool in the longer one."""
+        rates = {"hit_rate": _ratio(readings["prefix_hits"], readings["prefix_queries"])}
+        hit, asked = self.named("prefix_hits"), self.named("prefix_queries")
+        if hit and asked:
+            long_s = BASELINE_WINDOWS * self.window_s
+            hits, queries = self.source.increase(hit, long_s), self.source.increase(asked, long_s)
+            if self.status.window_s(long_s) > self.window_s:
+                rates["hit_rate_before"] = _ratio(hits, queries)
+            if hits.ok and queries.ok:
+                written = (queries.value or 0.0) - (hits.value or 0.0)
+                query = f"{queries.query} - {hits.query}"
+                rates["prefix_written"] = replace(queries, value=written, query=query)
         return rates
 
     def named(self, signal: str) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from storage.sources.base import Outcome, Reading
+from tuner.diagnosis import levers
 from tuner.diagnosis.model import Lever, NodeResult, State
 from tuner.diagnosis.registry import how_to_get
 from tuner.diagnosis.signals import Signals
@@ -58,6 +59,11 @@ class Case:
 
     def kv_usage(self) -> float:
         return max(self.s.value("kv_usage") or 0.0, self.s.value("kv_usage_mean") or 0.0)
+
+    def pool_tokens(self) -> float | None:
+        """Tokens that the KV pool holds; None where the server does not tell its size."""
+        blocks, size = self.s.number("num_kv_blocks"), self.s.number("block_size")
+        return None if blocks is None or size is None else blocks * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +177,7 @@ class Frame:
             value=number,
             threshold=critical if state is State.CRITICAL else warning,
             comparison=comparison,
-            levers=self.levers if state.firing else (),
+            levers=levers.here(self.levers, case.s.config) if state.firing else (),
             evidence=evidence,
         )
         return Check(node, self.exact)

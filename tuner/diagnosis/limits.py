@@ -123,13 +123,23 @@ def _token_budget(case: Case) -> Check:
         return unread
     if not budget:
         return frame.unset(case, "chunk_size")
-    tokens = case.s.value("step_tokens") or 0.0
+    tokens = _tokens_per_step(case, budget)
     return frame.judge(
         case, lambda: tokens / budget, case.t("at_budget"),
         when=case.waiting() >= case.t("waiting_some"),
         says=lambda share: f"{tokens:.0f} of {budget:.0f} tokens per step, "
         f"{case.waiting():.1f} wait",
     )  # fmt: skip
+
+
+def _tokens_per_step(case: Case, budget: float) -> float:
+    """Mean tokens of a step, at least.
+
+    vLLM counts a prompt in the step that ends it and no step that gives no token. Where prompts are
+    longer than the budget, as many full steps as the tokens fill may have gone uncounted.
+    """
+    mean, prompt = case.s.value("step_tokens") or 0.0, case.s.value("prompt_tokens") or 0.0
+    return mean / (1.0 + mean / budget) if prompt > budget else mean
 
 
 def _deferred(case: Case) -> Check:
@@ -150,7 +160,8 @@ def _deferred(case: Case) -> Check:
 def overload(case: Case, found: list[Check]) -> Check:
     """3a.overload: the queue keeps growing, a limit is at its maximum, the device is saturated."""
     frame = Frame(
-        "3a.overload", "Overload", "3a", ("waiting_growing_s",), ("busy_s", "idle_s"), "s",
+        "3a.overload", "Overload", "3a", ("waiting_growing_s",),
+        ("busy_s", "idle_s", "running_share"), "s",
         (levers.SCALE_OR_SHED,), ("turning a knob that is at its maximum",),
     )  # fmt: skip
     if (unread := frame.unread(case)) is not None:
@@ -159,20 +170,30 @@ def overload(case: Case, found: list[Check]) -> Check:
     if grown_s < case.t("overload_growth_s"):
         return frame.judge(case, lambda: grown_s, case.t("overload_growth_s"),
                            says=lambda s: f"the queue has grown for {s:.0f} s")  # fmt: skip
-    busy = busy_share(case)
-    at_max = _at_maximum(case)
+    at_max, (busy, said) = _at_maximum(case), _saturation(case)
     if busy is None or at_max is None:
         lacking = [n for n, v in (("busy share", busy), ("knob bounds", at_max)) if v is None]
         return frame.cant_tell(
             case, f"the queue has grown for {grown_s:.0f} s; {' and '.join(lacking)} not known",
-            tuple(lacking), "slotune exports both; for others give device activity (dcgm-exporter)",
+            tuple(lacking), "slotune exports both; for others say what the highest value is: "
+            "--set max_num_seqs_high=N",
         )  # fmt: skip
     limited = any(check.firing for check in found)
-    return frame.judge(
+    check = frame.judge(
         case, lambda: grown_s, case.t("overload_growth_s"), case.t("overload_growth_s"),
         when=limited and at_max and busy >= case.t("saturated_busy"),
-        says=lambda s: f"the queue has grown for {s:.0f} s, the device is busy {busy:.0%}",
+        says=lambda s: f"the queue has grown for {s:.0f} s, {said}",
     )  # fmt: skip
+    return Check(check.node, exact=busy_share(case) is not None)
+
+
+def _saturation(case: Case) -> tuple[float | None, str]:
+    """(share of the time that the device is busy, the same in words); where nothing tells, how
+    often requests ran when it was asked: an engine that holds some makes step after step."""
+    if (busy := busy_share(case)) is not None:
+        return busy, f"the device is busy {busy:.0%}"
+    share = case.s.value("running_share")
+    return share, "" if share is None else f"requests ran at {share:.0%} of the scrapes"
 
 
 def busy_share(case: Case) -> float | None:

@@ -194,9 +194,12 @@ _SIZES: tuple[SignalSpec, ...] = (
     SignalSpec(
         "step_tokens", "tokens", "mean", ("vllm:iteration_tokens_total",), how_to_get=_ENGINE
     ),
-    SignalSpec(
-        "step_tokens_p90", "tokens", "quantile", ("vllm:iteration_tokens_total",), q=0.9,
-        how_to_get=_ENGINE,
+    *(
+        SignalSpec(
+            quantile_name("step_tokens", q), "tokens", "quantile",
+            ("vllm:iteration_tokens_total",), q=q, how_to_get=_ENGINE,
+        )
+        for q in (0.5, 0.9, 0.99)
     ),
     SignalSpec(
         "prompt_tokens", "tokens", "mean",

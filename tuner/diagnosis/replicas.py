@@ -42,6 +42,11 @@ def nodes(case: Case) -> list[Check]:
     return [top, gate(top, _load(case, worst)), gate(top, _slow(case, worst))]
 
 
+def _alone(case: Case) -> bool:
+    """Is there no second replica? Then nothing is missing where signals are not split."""
+    return not case.s.breakdowns.get("running_by_replica")
+
+
 def _ratios(case: Case) -> list[Ratio]:
     ratios = []
     for signal, least in LEAST.items():
@@ -60,9 +65,8 @@ def _uneven(case: Case, found: list[Ratio]) -> Check:
     frame = Frame("7", "Uneven replicas", also=("running_by_replica", "kv_usage_by_replica",
                   "ttft_by_replica"), unit="max / median", levers=(levers.ROUTER,))  # fmt: skip
     if not found:
-        if case.s.breakdowns.get("running_by_replica"):
-            return frame.not_applicable(case, "no replica has work")
-        return frame.not_applicable(case, "one replica only")
+        why = "one replica only" if _alone(case) else "no replica has work"
+        return frame.not_applicable(case, why)
     worst = max(found, key=lambda ratio: ratio.value)
     shown = f"{worst.value:.1f} ×" if worst.value < 100 else "far above"
     return frame.judge(
@@ -79,6 +83,8 @@ def _load(case: Case, worst: Ratio | None) -> Check:
     """7.load: the fullest replica is given more than its share."""
     frame = Frame("7.load", "One replica gets too much", "7", _USES, ("running_by_replica",),
                   "× its share", (levers.ROUTER,), _ENGINE_KNOBS)  # fmt: skip
+    if _alone(case):
+        return frame.not_applicable(case, "one replica only")
     if worst is None or not case.s.of("tokens_by_replica"):
         return frame.unread(case) or frame.not_applicable(case, "no replica has work")
     if (untold := _untold(case, frame, "tokens_by_replica", _replicas(case))) is not None:
@@ -95,6 +101,8 @@ def _slow(case: Case, worst: Ratio | None) -> Check:
     """7.slow: the fullest replica is given no more than its share and takes longer for it."""
     frame = Frame("7.slow", "One replica is slow", "7", (*_USES, "ttft_by_replica"), (),
                   "max / median", (levers.ROUTER, levers.SLOW_REPLICA), _ENGINE_KNOBS)  # fmt: skip
+    if _alone(case):
+        return frame.not_applicable(case, "one replica only")
     if worst is None or not case.s.of("ttft_by_replica"):
         return frame.unread(case) or frame.not_applicable(case, "no replica has work")
     for signal, names in (("tokens_by_replica", _replicas(case)),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from tuner.diagnosis import levers, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
-from tuner.diagnosis.registry import how_to_get
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
 
 NODE = Frame("4", "TPOT / ITL", also=("tpot", "itl"))
@@ -40,10 +39,10 @@ def _of_the_usual_gap(case: Case, check: Check) -> Check:
 
 def _interference(case: Case) -> Check:
     """ITL p99 / p50, where prompts share steps with running requests: as the engine counts it, else
-    where one step in ten holds more tokens than requests run."""
+    where one step in a hundred, as many as p99 sees, holds more tokens than requests run."""
     frame = Frame(
         "4.interference", "Prefill interference", "4",
-        ("itl_p50", "itl_p99", "step_tokens_p90"), ("running_mean", "kind_s"), "p99 / p50",
+        ("itl_p50", "itl_p99", "step_tokens_p99"), ("running_mean", "kind_s"), "p99 / p50",
         (levers.SMALLER_CHUNK,), ("lowering max_num_seqs: one prefill stalls them all alike",),
     )  # fmt: skip
     share = roofline.kind_share(case, ("mixed",))
@@ -51,15 +50,24 @@ def _interference(case: Case) -> Check:
         shared = share >= case.t("mixed_time_share")
         said = f"steps with prompts beside running requests take {share:.0%} of the time"
     else:
-        ratio = (case.s.value("step_tokens_p90") or 0.0) / max(1.0, case.running())
+        ratio = _step_tokens_per_running(case, "step_tokens_p99")
         shared = ratio >= case.t("mixed_step_ratio")
-        said = f"p90 step holds {ratio:.1f} × the running requests' tokens"
+        said = f"p99 step holds {ratio:.1f} × the running requests' tokens"
     p50, p99 = case.s.value("itl_p50"), case.s.value("itl_p99")
-    return frame.judge(
+    check = frame.judge(
         case, lambda: p99 / p50 if p99 is not None and p50 else 0.0,
         case.t("itl_ratio_warning"), case.t("itl_ratio_critical"), when=shared,
         says=lambda v: f"ITL p99 is {v:.1f} × p50; {said}",
     )  # fmt: skip
+    return Check(check.node, exact=share is not None)
+
+
+def _step_tokens_per_running(case: Case, quantile: str) -> float:
+    """Tokens of a step of that quantile per running request, at least: where the histogram's bucket
+    leaves it open, its lower edge, so that decodes alone are not taken for prompts."""
+    reading = case.s[quantile]
+    tokens = reading.bucket[0] if reading.bucket else reading.value or 0.0
+    return max(0.0, tokens) / max(1.0, case.running())
 
 
 def _mixed(case: Case, interference: Check) -> Check:
@@ -68,12 +76,16 @@ def _mixed(case: Case, interference: Check) -> Check:
         "4.mixed", "Prompts in most steps", "4", ("kind_s",), ("itl_p50",),
         "share of computing time", (levers.SMALLER_CHUNK, levers.MORE_REPLICAS),
     )  # fmt: skip
-    if not case.s.of("kind_s"):
-        missing = ("slotune:step_kind_seconds_total",)
-        why = "steps are not told by what they hold"
-        return frame.cant_tell(case, why, missing, how_to_get("kind_s"))
     if interference.firing:
         return frame.not_applicable(case, "the ratio of the gaps shows it: Prefill interference")
+    if not case.s.of("kind_s"):
+        inferred = replace(frame, uses=("step_tokens_p50",), exact=False,
+                           unit="tokens per step / running")  # fmt: skip
+        return inferred.judge(
+            case, lambda: _step_tokens_per_running(case, "step_tokens_p50"),
+            case.t("mixed_step_ratio"),
+            says=lambda v: f"half of the steps hold {v:.1f} × the running requests' tokens or more",
+        )  # fmt: skip
     share = roofline.kind_share(case, ("mixed",))
     return frame.judge(
         case, lambda: share or 0.0, case.t("kind_most"), when=share is not None,

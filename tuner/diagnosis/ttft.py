@@ -164,25 +164,41 @@ def _cache_off(case: Case) -> Check:
 
 
 def _thrash(case: Case) -> Check:
-    frame = Frame("3b.thrash", "Prefix cache thrashes", "3b",
-                  ("kv_usage", "hit_rate", "hit_rate_before"), ("kv_blocks",),
-                  "fall of the hit rate", (levers.MORE_KV, levers.PREFIX_ROUTING),
-                  exact=False)  # fmt: skip
-    now, before = case.s.value("hit_rate") or 0.0, case.s.value("hit_rate_before") or 0.0
-    fall, filled = 1.0 - now / before if before > 0 else 0.0, _filled(case)
+    frame = Frame("3b.thrash", "Prefix cache thrashes", "3b", ("kv_usage", "hit_rate"),
+                  ("hit_rate_before", "kv_blocks", "prefix_written"), "fall of the hit rate",
+                  (levers.MORE_KV, levers.PREFIX_ROUTING), exact=False)  # fmt: skip
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    now, before = case.s.value("hit_rate") or 0.0, case.s.value("hit_rate_before")
+    filled, said = _filled(case)
+    full = filled >= case.t("kv_free_enough")
+    if before is None and full and now < case.t("hit_rate_fall"):
+        return frame.cant_tell(
+            case, f"hit rate {now:.0%}, {said}; what it was before the window was not seen",
+            ("hit_rate_before",), "watch for longer than the window: --watch, or a dashboard",
+        )  # fmt: skip
+    was = "" if before is None else f", {before:.0%} before"
     return frame.judge(
-        case, lambda: fall, 1.0 - case.t("hit_rate_fall"),
-        when=filled >= case.t("kv_free_enough"),
-        says=lambda _: f"hit rate {now:.0%}, {before:.0%} before; {filled:.0%} of the KV blocks "
-        "hold requests or prefixes",
+        case, lambda: 1.0 - now / before if before else 0.0, 1.0 - case.t("hit_rate_fall"),
+        when=full, says=lambda _: f"hit rate {now:.0%}{was}; {said}",
     )  # fmt: skip
 
 
-def _filled(case: Case) -> float:
-    """Share of KV blocks that hold something: cached ones too, where the engine tells them."""
+def _filled(case: Case) -> tuple[float, str]:
+    """(share of the KV blocks that hold requests or prefixes, the same in words).
+
+    Where the engine does not tell cached blocks from free ones: blocks are taken in the order they
+    were freed, so that prompts written as large as the whole pool leave none that holds nothing.
+    """
+    held = "of the KV blocks hold requests or prefixes"
     blocks = case.s.of("kv_blocks")
-    total = sum(blocks.values())
-    return 1.0 - blocks.get("free", 0.0) / total if total else case.kv_usage()
+    if total := sum(blocks.values()):
+        share = 1.0 - blocks.get("free", 0.0) / total
+        return share, f"{share:.0%} {held}"
+    used, pool, written = case.kv_usage(), case.pool_tokens(), case.s.value("prefix_written")
+    if not pool or written is None or written / pool <= used:
+        return used, f"{used:.0%} {held}"
+    return min(1.0, written / pool), f"prompts wrote {written / pool:.1f} × the KV pool"
 
 
 def _tail(case: Case) -> Check:

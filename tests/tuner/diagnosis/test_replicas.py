@@ -55,7 +55,7 @@ def test_a_replica_with_full_kv_has_no_room() -> None:
 def test_a_slow_replica_explains_latency_that_no_leaf_does() -> None:
     diagnosis = judged(SLOW, SLOW_TPOT)
     assert diagnosis.node("4").symptom_of == "7.slow"
-    diagnosis = judged(SLOW, SLOW_TPOT, itl_p50=0.02, itl_p99=0.3, step_tokens_p90=500.0)
+    diagnosis = judged(SLOW, SLOW_TPOT, itl_p50=0.02, itl_p99=0.3, step_tokens_p99=500.0)
     assert diagnosis.node("4.interference").symptom_of == ""  # every replica's, not the slow one's
 
 

@@ -61,7 +61,7 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("3c", {"ttft_p95": 0.9, "ttft_p50": 0.1, "ttft_p99": 1.5, "prompt_tokens_p99": 4096.0}),
     ("3d", SLOW_TTFT | {"queue": 0.02, "prefill": 0.1, "e2e": 3.0, "inference": 1.5}),
     ("3e", {"client_ttft": 1.1, "client_server_ttft": 0.2}),
-    ("4.interference", SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}),
+    ("4.interference", SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p99": 500.0}),
     ("6", SLOW_TPOT | {"preemptions": 9.0}),
     ("4.bandwidth", SLOW_TPOT | {"read_bytes": 1.6e10}),
     ("4.host", SLOW_TPOT | {"breakdowns": {"phase_s": {"prepare": 9.0, "forward": 3.0}}}),
@@ -130,7 +130,7 @@ def test_what_will_not_help_is_said() -> None:
 def test_chunk_levers_point_opposite_ways() -> None:
     slow = PREFILL | {"prompt_tokens": 3000.0}
     up = diagnose(signals(**slow), SLOS).node("3b.long_prompt").levers[0]
-    mixed = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}
+    mixed = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p99": 500.0}
     down = diagnose(signals(**mixed), SLOS).node("4.interference").levers[0]
     assert (up.title, down.title) == ("chunk_size up", "chunk_size down")
 
@@ -369,7 +369,7 @@ def test_more_than_the_peak_is_not_concluded_from() -> None:
 
 
 def test_a_full_bus_is_not_why_only_some_gaps_are_long() -> None:
-    planted = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p90": 500.0}
+    planted = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p99": 500.0}
     diagnosis = diagnose(signals(**planted, read_bytes=1.6e10), SLOS)
     assert [cause.key for cause in diagnosis.causes] == ["4.interference"]
     assert "median gap of 20 ms is within" in diagnosis.node("4.bandwidth").summary

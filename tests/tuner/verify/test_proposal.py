@@ -126,7 +126,9 @@ def test_ttft_falls_by_what_leaves_the_queue() -> None:
 
 
 def test_gaps_of_a_smaller_chunk_lose_their_share_of_the_prefill() -> None:
-    seen = signals(itl_p50=0.02, itl_p99=0.1, prompt_tokens=512.0, step_tokens_p90=500.0)
+    seen = signals(
+        itl_p50=0.02, itl_p99=0.1, prompt_tokens=512.0, step_tokens_p90=500.0, step_tokens_p99=500.0
+    )
     found = predict(proposal(Objective("itl_p99", "minimize"), chunk_size=128), seen)
     assert isinstance(found, Prediction)
     assert found.low == pytest.approx((0.02 + 0.08 * 128 / 512) / 0.1)

@@ -1,0 +1,114 @@
+"""What the tree concludes where an engine counts less than slotune's does, as vLLM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.tuner.diagnosis.cases import SLOS, reading, signals
+from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT
+from tuner.diagnosis import Diagnosis, State, diagnose
+from tuner.diagnosis.levers import FEWER_SEQS, MORE_KV, here
+from tuner.diagnosis.server_info import of_vllm
+from tuner.diagnosis.signals import Signals
+
+POOL = {"num_kv_blocks": "64", "block_size": "128"}
+
+
+def judged(seen: Signals) -> Diagnosis:
+    return diagnose(seen, SLOS)
+
+
+@pytest.mark.parametrize(
+    ("config", "knob"),
+    [
+        ({}, "gpu_memory_utilization"),
+        ({"kv_cache_memory_bytes": "1073741824"}, "kv_cache_memory_bytes"),
+        ({"kv_cache_memory_bytes": "1", "num_gpu_blocks_override": "40"},
+         "num_gpu_blocks_override"),
+    ],
+)  # fmt: skip
+def test_more_kv_names_the_knob_that_the_server_obeys(config: dict[str, str], knob: str) -> None:
+    assert [act.title for act in here((MORE_KV, FEWER_SEQS), config)] == [
+        f"{knob} up", "max_num_seqs down",
+    ]  # fmt: skip
+    node = judged(signals(config=config, **QUEUE | {"kv_usage": 0.99})).node("3a.kv")
+    assert node.levers[0].knob == knob
+
+
+def test_a_pool_written_over_holds_prefixes_however_few_requests_run() -> None:
+    fallen = PREFILL | {"kv_usage": 0.1, "kv_usage_mean": 0.1, "hit_rate": 0.1, "config": POOL}
+    thrashing = judged(signals(**fallen, prefix_written=9000.0))
+    assert thrashing.causes[0].key == "3b.thrash"
+    assert "prompts wrote 1.1 × the KV pool" in thrashing.causes[0].summary
+    assert not judged(signals(**fallen, prefix_written=4000.0)).node("3b.thrash").firing
+
+
+def test_a_low_hit_rate_without_a_time_before_cannot_be_told() -> None:
+    low = {**PREFILL, "kv_usage": 0.95, "hit_rate": 0.1, "hit_rate_before": None}
+    node = judged(signals(**low)).node("3b.thrash")
+    assert (node.state, node.missing) == (State.CANT_TELL, ("hit_rate_before",))
+    assert node.how_to_get
+    for fine in ({"hit_rate": 0.9}, {"kv_usage": 0.3}):
+        assert judged(signals(**low | fine)).node("3b.thrash").state is State.OK
+
+
+@pytest.mark.parametrize(("edge", "fires"), [(8.0, False), (16.0, True)])
+def test_decodes_in_a_wide_bucket_are_no_prompts(edge: float, fires: bool) -> None:
+    """Eight requests run: a step of "more than eight tokens" may be theirs, one of 16 is not."""
+    planted = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3}
+    seen = signals(**planted)
+    wide = replace(reading(15.5, "step_tokens"), bucket=(edge, 2 * edge))
+    node = judged(replace(seen, readings={**seen.readings, "step_tokens_p99": wide})).node(
+        "4.interference"
+    )
+    assert node.firing is fires
+
+
+def test_prompts_in_most_steps_are_seen_by_the_steps_size() -> None:
+    usual = SLOW_TPOT | {"itl_p50": 0.1, "itl_p99": 0.15, "step_tokens_p50": 500.0}
+    found = judged(signals(**usual))
+    assert found.causes[0].key == "4.mixed"
+    assert found.causes[0].levers[0].title == "chunk_size down"
+    assert not judged(signals(**usual | {"step_tokens_p50": 8.0})).node("4.mixed").firing
+
+
+GROWN = QUEUE | {
+    "running": 64.0, "waiting_growing_s": 400.0, "busy_s": None, "idle_s": None,
+    "breakdowns": {"phase_s": {}}, "config": {"max_num_seqs": "64", "max_num_seqs_high": "64"},
+}  # fmt: skip
+
+
+def test_an_engine_that_always_holds_requests_is_saturated() -> None:
+    found = judged(signals(**GROWN, running_share=1.0))
+    assert found.causes[0].key == "3a.overload"
+    assert "requests ran at 100% of the scrapes" in found.causes[0].summary
+    assert found.node("3a.seq_cap").symptom_of == "3a.overload"
+    assert not judged(signals(**GROWN, running_share=0.5)).node("3a.overload").firing
+
+
+def test_overload_without_a_highest_value_cannot_be_told() -> None:
+    config = {"max_num_seqs_high": "", "chunk_size_high": ""}
+    node = judged(signals(**GROWN | {"config": config}, running_share=1.0)).node("3a.overload")
+    assert node.state is State.CANT_TELL
+    assert "--set max_num_seqs_high=" in node.how_to_get
+
+
+def test_vllms_word_of_itself() -> None:
+    scheduler = {"max_num_seqs": 4, "max_num_batched_tokens": 64, "policy": "fcfs"}
+    told = {"vllm_config": {"scheduler_config": scheduler}, "vllm_env": {}}
+    assert of_vllm(told) == {"max_num_seqs": 4, "max_num_batched_tokens": 64}
+    assert of_vllm({"vllm_config": "model='m', …"}) == {}
+    assert of_vllm({}) == {}
+
+
+@pytest.mark.parametrize(("mean", "fires"), [(126.0, False), (900.0, True)])
+def test_steps_that_vllm_does_not_count_are_allowed_for(mean: float, fires: bool) -> None:
+    """Prompts of 900 in chunks of 64: one counted step holds a whole prompt, 13 are not counted."""
+    config = {"chunk_size": "64", "max_num_seqs": "64"}
+    found = judged(signals(**QUEUE, prompt_tokens=900.0, step_tokens=mean, config=config))
+    node = found.node("3a.token_budget")
+    assert node.firing is fires
+    assert node.value is not None
+    assert node.value < 1.0
