@@ -1,8 +1,7 @@
 """The door to the database: plain methods, one transaction each, frozen rows out.
 
-Invariants: a measurement and its request records are stored together or not at all; what was
-committed survives the death of the process; every fault leaves as StorageError, one sentence.
-A Database may be used from several threads; each call has its own session.
+Invariant: a measurement and its request records are stored together or not at all. Transactions
+are those of transactions.py: a Database may be used from several threads.
 """
 
 from __future__ import annotations
@@ -10,14 +9,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Engine, select
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy import select
 
 from storage import columns, location, migrate
 from storage.errors import ConflictError, StorageError, StudyExistsError
@@ -35,19 +30,15 @@ from storage.rows import (
     Verification,
 )
 from storage.schema import (
-    Base,
     FindingRow,
     MeasurementRow,
     RequestRecordsRow,
     StudyRow,
     VerificationRow,
 )
+from storage.transactions import Opened
+from storage.values import Json, as_json, detached, storable, text
 
-if TYPE_CHECKING:
-    import optuna
-
-Row = TypeVar("Row", Study, Measurement, Finding, Verification)
-Json = Mapping[str, Any]
 _MAX_ID = 2**31 - 1
 """The largest id of either database: PostgreSQL's integer. Beyond it the drivers raise."""
 
@@ -75,24 +66,8 @@ def open_database(
     return Database(engine, where, read_only=read_only)
 
 
-class Database:
+class Database(Opened):
     """Made by open_database."""
-
-    def __init__(self, engine: Engine, where: location.Location, *, read_only: bool) -> None:
-        self._engine = engine
-        self._where = where
-        self._optuna: optuna.storages.RDBStorage | None = None
-        self.read_only = read_only
-
-    @property
-    def location(self) -> str:
-        """Path or URL without password, for messages."""
-        return self._where.text
-
-    @property
-    def path(self) -> Path | None:
-        """The file, for SQLite; None for a server."""
-        return self._where.path
 
     def create_study(
         self,
@@ -118,14 +93,14 @@ class Database:
             created_at_s=now_s,
             updated_at_s=now_s,
             state=state,
-            command=_text(command),
-            target=_json(target),
-            workload=_json(workload),
-            slos=_text(slos),
-            objective=_text(objective),
-            space=_json(space),
+            command=text(command),
+            target=as_json(target),
+            workload=as_json(workload),
+            slos=text(slos),
+            objective=text(objective),
+            space=as_json(space),
             seed=seed,
-            budget=_json(budget),
+            budget=as_json(budget),
             result=None,
             optuna_study_name=optuna_study_name,
         )
@@ -136,7 +111,7 @@ class Database:
                     raise taken
                 session.add(row)
                 session.flush()
-                return _detached(Study, row)
+                return detached(Study, row)
         except ConflictError as fault:
             raise taken from fault
 
@@ -145,13 +120,13 @@ class Database:
         column = StudyRow.id if isinstance(name_or_id, int) else StudyRow.name
         with self._read() as session:
             row = session.scalar(select(StudyRow).where(column == name_or_id))
-            return None if row is None else _detached(Study, row)
+            return None if row is None else detached(Study, row)
 
     def list_studies(self) -> list[Study]:
         """Oldest first."""
         with self._read() as session:
             rows = session.scalars(select(StudyRow).order_by(StudyRow.created_at_s, StudyRow.id))
-            return [_detached(Study, row) for row in rows]
+            return [detached(Study, row) for row in rows]
 
     def update_study(self, study_id: int, **fields: Any) -> Study:
         """Sets the fields given and updated_at_s. Raises StorageError for an unknown study."""
@@ -163,9 +138,9 @@ class Database:
             if row is None:
                 raise StorageError(f"there is no study {study_id} in {self.location}")
             for name, value in ({"updated_at_s": time.time()} | fields).items():
-                setattr(row, name, _storable(value))
+                setattr(row, name, storable(value))
             session.flush()
-            return _detached(Study, row)
+            return detached(Study, row)
 
     def add_measurement(
         self,
@@ -194,17 +169,17 @@ class Database:
             trial_number=trial_number,
             stage=stage,
             config=dict(config),
-            workload=_json(workload),
-            slos=_text(slos),
+            workload=as_json(workload),
+            slos=text(slos),
             seed=seed,
             started_at_s=started_at_s,
             duration_s=duration_s,
             state=state,
             failure_kind=failure_kind,
-            failure_reason=_text(failure_reason),
-            summary=_json(summary),
-            verdict=_json(verdict),
-            server=_json(server),
+            failure_reason=text(failure_reason),
+            summary=as_json(summary),
+            verdict=as_json(verdict),
+            server=as_json(server),
         )
         with self._write() as session:
             session.add(row)
@@ -226,7 +201,7 @@ class Database:
             return None
         with self._read() as session:
             row = session.get(MeasurementRow, measurement_id)
-            return None if row is None else _detached(Measurement, row)
+            return None if row is None else detached(Measurement, row)
 
     def list_measurements(
         self, study_id: int | None = None, stage: Stage | None = None
@@ -238,7 +213,7 @@ class Database:
         if stage is not None:
             query = query.where(MeasurementRow.stage == stage)
         with self._read() as session:
-            return [_detached(Measurement, row) for row in session.scalars(query)]
+            return [detached(Measurement, row) for row in session.scalars(query)]
 
     def load_records(self, measurement_id: int) -> dict[str, columns.Column]:
         """The request records by column. Raises StorageError when none were stored."""
@@ -267,11 +242,11 @@ class Database:
             FindingRow(
                 measurement_id=measurement_id,
                 created_at_s=created_at_s,
-                target=_text(target),
+                target=text(target),
                 node=str(finding.node),
                 state=str(finding.state),
                 confidence=None if finding.confidence is None else str(finding.confidence),
-                payload=_json(finding.payload),
+                payload=as_json(finding.payload),
             )
             for finding in findings
         ]
@@ -298,13 +273,13 @@ class Database:
             query = query.where(FindingRow.created_at_s >= since_s)
         with self._read() as session:
             rows = session.scalars(query if limit is None else query.limit(limit))
-            return [_detached(Finding, row) for row in rows]
+            return [detached(Finding, row) for row in rows]
 
     def add_verification(self, made: NewVerification) -> int:
         """Stores what came of a piece of advice; returns its id."""
         fields = {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
         row = VerificationRow(
-            created_at_s=time.time(), **{name: _storable(value) for name, value in fields.items()}
+            created_at_s=time.time(), **{name: storable(value) for name, value in fields.items()}
         )
         with self._write() as session:
             session.add(row)
@@ -317,72 +292,4 @@ class Database:
         if knob is not None:
             query = query.where(VerificationRow.knob == knob)
         with self._read() as session:
-            return [_detached(Verification, row) for row in session.scalars(query)]
-
-    def optuna_storage(self) -> optuna.storages.RDBStorage:
-        """Optuna's storage in this same database; its tables are its own."""
-        from storage.optuna_storage import open_optuna_storage
-
-        if self.read_only:
-            raise StorageError(f"{self.location} was opened for reading only")
-        if self._optuna is None:
-            self._optuna = open_optuna_storage(self._where)
-        return self._optuna
-
-    def close(self) -> None:
-        if self._optuna is not None:
-            self._optuna.remove_session()
-            self._optuna.engine.dispose()
-            self._optuna = None
-        self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *fault: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _read(self) -> Iterator[Session]:
-        with translated(self.location, "read"), Session(self._engine) as session:
-            yield session
-
-    @contextmanager
-    def _write(self) -> Iterator[Session]:
-        if self.read_only:
-            raise StorageError(f"{self.location} was opened for reading only")
-        engine = self._engine.execution_options(**{location.WRITES: True})
-        with translated(self.location, "written"):
-            try:
-                with Session(engine, expire_on_commit=False) as session, session.begin():
-                    yield session
-            except IntegrityError as fault:
-                raise _integrity(fault, self.location) from fault
-
-
-def _integrity(fault: IntegrityError, where: str) -> StorageError:
-    text = str(fault.orig).lower()
-    if "foreign key" in text:
-        return ConflictError(f"the study, measurement or target referred to is not in {where}")
-    if "unique" in text:
-        return ConflictError(f"what was to be stored stands in {where} already")
-    return StorageError(f"a row for {where} breaks the schema: {' '.join(str(fault.orig).split())}")
-
-
-def _detached(kind: type[Row], row: Base) -> Row:
-    return kind(**{f.name: getattr(row, f.name) for f in dataclasses.fields(kind)})
-
-
-def _text(value: str | None) -> str | None:
-    """PostgreSQL text cannot hold NUL, which the log tail of a crashed server may contain."""
-    return None if value is None else value.replace("\x00", "")
-
-
-def _json(value: Json | None) -> dict[str, Any] | None:
-    return None if value is None else dict(value)
-
-
-def _storable(value: Any) -> Any:
-    if isinstance(value, str):
-        return _text(value)
-    return dict(value) if isinstance(value, Mapping) else value
+            return [detached(Verification, row) for row in session.scalars(query)]

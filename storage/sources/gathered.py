@@ -78,6 +78,10 @@ class GatheredStore(SeriesStore):
         times_s = [self._scrapes[target][-1] for target in self.targets if target in self._scrapes]
         return max(times_s, default=None)
 
+    @property
+    def oldest_s(self) -> float | None:
+        return min((series.times_s[0] for series in self._series.values()), default=None)
+
     def current(
         self, name: str, labels: Labels | None, at_s: float | None = None
     ) -> Iterator[tuple[Series, float]]:
@@ -92,7 +96,8 @@ class GatheredStore(SeriesStore):
 
 
 class GatheredSource(WindowedSource):
-    """Answers as of now_s. fault: why Prometheus gave nothing."""
+    """Answers as of now_s. fault: why Prometheus gave nothing; reach_s: how far back it is
+    asked."""
 
     def __init__(
         self,
@@ -101,11 +106,14 @@ class GatheredSource(WindowedSource):
         scrape_interval_s: float,
         labels: Labels | None = None,
         fault: str = "",
+        *,
+        reach_s: float = 0.0,
     ) -> None:
         super().__init__(scrape_interval_s, labels)
         self._store: GatheredStore = store
         self._at_s = now_s
         self._problem = fault
+        self._reach_s = reach_s
         if not fault and store.up:
             self._newest = max(store.up.values(), key=lambda points: points[-1])
             self.scrape_interval_s = scrape_interval(self._newest) or scrape_interval_s
@@ -124,13 +132,22 @@ class GatheredSource(WindowedSource):
         starts = [v for _, v in self._store.current("process_start_time_seconds", None)]
         newest_s = self._store.newest_s
         age_s = None if newest_s is None else max(0.0, self._at_s - newest_s)
-        watched_s = (
-            up_for_s(self._newest, self._at_s, self.scrape_interval_s) if self._store.up else None
-        )
         up = not self._problem and newest_s is not None
         return SourceStatus(
-            up, age_s, max(starts, default=None), self.scrape_interval_s, self._problem, watched_s
-        )
+            up, age_s, max(starts, default=None), self.scrape_interval_s, self._problem,
+            self._watched_s(),
+        )  # fmt: skip
+
+    def _watched_s(self) -> float | None:
+        """As long as the targets are up; beyond what `up` tells, as far as samples reach."""
+        if not self._store.up:
+            return None
+        watched_s = up_for_s(self._newest, self._at_s, self.scrape_interval_s)
+        oldest_s = self._store.oldest_s
+        if watched_s is not None or oldest_s is None:
+            return watched_s
+        missing_s = oldest_s - (self._at_s - self._reach_s)
+        return self._at_s - oldest_s if missing_s > 2 * self.scrape_interval_s else None
 
     def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
         found = super().info(name, labels)

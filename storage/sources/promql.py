@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.sources.base import Labels
+from storage.sources.base import Labels, RangeKind
 
 
 def escaped(value: str) -> str:
@@ -57,3 +57,13 @@ def breakdown(name: str, by: str, window_s: float | None, labels: Labels | None)
     if window_s is None:
         return f"max by ({by}) ({selector(name, labels)})"
     return f"sum by ({by}) (increase({selector(name, labels, window_s)}))"
+
+
+def point(kind: RangeKind, name: str, window_s: float, labels: Labels | None) -> str:
+    """What a range asks at each of its steps; of a quantile, the bucket increases."""
+    if kind == "gauge":
+        return gauge(name, labels, "max")
+    if kind == "peak":
+        return peak(name, window_s, labels)
+    write = {"rate": rate, "mean": mean, "quantile": bucket_increases}[kind]
+    return write(name, window_s, labels)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from storage.errors import StorageError
 from storage.sources import promql
+from storage.sources.answers import steps
 from storage.sources.base import Labels
 from storage.sources.exposition import Agg, Exposition
 from storage.sources.promclient import Matrix, PrometheusClient, QueryError
-from storage.sources.windowed import steps
 
 KEPT_LABELS = ("le", "finished_reason")
 

@@ -10,9 +10,17 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from storage.sources import promql, windows
+from storage.sources.answers import (
+    answer,
+    bucket_bound,
+    finite,
+    quantile_answer,
+    stale,
+    stale_after_s,
+    steps,
+)
 from storage.sources.base import (
     MIN_WINDOW_INTERVALS,
     Labels,
@@ -25,14 +33,6 @@ from storage.sources.base import (
 )
 from storage.sources.exposition import Agg, fold
 from storage.sources.store import Series, SeriesStore
-
-STALE_INTERVALS = 4
-STALE_AFTER_S = 15.0
-
-
-def stale_after_s(scrape_interval_s: float) -> float:
-    """How old the newest sample may be before it is no longer shown as now."""
-    return max(STALE_AFTER_S, STALE_INTERVALS * scrape_interval_s)
 
 
 class WindowedSource(ABC):
@@ -73,7 +73,9 @@ class WindowedSource(ABC):
             )
         age_s = None if newest_s is None else max(0.0, now_s - newest_s)
         up = fault is None and age_s is not None
-        watched_s = None if began_s is None else max(0.0, now_s - began_s)
+        watched_s = (
+            None if began_s is None else max(0.0, min(now_s - began_s, self._store.horizon_s))
+        )
         reason = fault[1] if fault else ""
         return SourceStatus(up, age_s, start_s, self.scrape_interval_s, reason, watched_s)
 
@@ -98,8 +100,8 @@ class WindowedSource(ABC):
             if not values:
                 return self._nothing(query, 0.0, name, wanted)
         if now_s - newest_s > stale_after_s(self.scrape_interval_s):
-            return _stale(query, 0.0, newest_s, now_s)
-        return _answer(fold(values, agg), query, 0.0, len(values), newest_s)
+            return stale(query, 0.0, newest_s, now_s)
+        return answer(fold(values, agg), query, 0.0, len(values), newest_s)
 
     def rate(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
         window_s, wanted = self._wide(window_s), self._merged(labels)
@@ -119,7 +121,7 @@ class WindowedSource(ABC):
             if total is None or count is None:
                 return self._nothing(query, window_s, f"{histogram}_count", wanted)
         value = total.value / count.value if count.value else math.nan
-        return _answer(value, query, window_s, round(count.value), now_s)
+        return answer(value, query, window_s, round(count.value), now_s)
 
     def quantile(
         self, histogram: str, q: float, window_s: float, labels: Labels | None = None
@@ -178,7 +180,7 @@ class WindowedSource(ABC):
             found = self._increase(name, window_s, now_s, wanted)
             if found is None:
                 return self._nothing(query, window_s, name, wanted)
-        return _answer(found.value / divisor, query, window_s, found.samples, now_s)
+        return answer(found.value / divisor, query, window_s, found.samples, now_s)
 
     def _increase(
         self, name: str, window_s: float, end_s: float, wanted: Mapping[str, str]
@@ -204,9 +206,9 @@ class WindowedSource(ABC):
         for series, value in self._store.current(name, wanted):
             groups.setdefault(series.id.labels.get(by, ""), []).append(value)
         if now_s - newest_s > stale_after_s(self.scrape_interval_s):
-            return {key: _stale(query, 0.0, newest_s, now_s) for key in groups}
+            return {key: stale(query, 0.0, newest_s, now_s) for key in groups}
         return {
-            key: _answer(fold(values, "max"), query, 0.0, len(values), newest_s)
+            key: answer(fold(values, "max"), query, 0.0, len(values), newest_s)
             for key, values in groups.items()
         }
 
@@ -224,7 +226,7 @@ class WindowedSource(ABC):
             groups.setdefault(series.id.labels.get(by, ""), []).append(series)
         found = {k: _summed(group, now_s - window_s, now_s) for k, group in groups.items()}
         return {
-            key: _answer(grown.value, query, window_s, grown.samples, now_s)
+            key: answer(grown.value, query, window_s, grown.samples, now_s)
             for key, grown in found.items()
             if grown is not None
         }
@@ -275,7 +277,7 @@ class WindowedSource(ABC):
                 at_s=newest_s,
                 reason="fewer than two samples in the window yet",
             )
-        return _stale(query, window_s, newest_s, self._store.newest_s or newest_s)
+        return stale(query, window_s, newest_s, self._store.newest_s or newest_s)
 
     def _merged(self, labels: Labels | None) -> dict[str, str]:
         return self._labels | dict(labels or {})
@@ -284,55 +286,11 @@ class WindowedSource(ABC):
         return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
 
 
-def steps(start_s: float, end_s: float, step_s: float) -> list[float]:
-    """start, start + step, … up to end; step is kept above zero."""
-    step_s = max(step_s, 0.001)
-    return [start_s + i * step_s for i in range(int((end_s - start_s) / step_s + 1e-9) + 1)]
-
-
-def quantile_answer(
-    q: float, counts: Mapping[float, float], query: str, window_s: float, at_s: float
-) -> Reading:
-    """A Reading of bucket increases; shared, so that every source cuts off in the same way."""
-    found = windows.quantile(q, counts)
-    if found is None:
-        reason = "the histogram has no +Inf bucket or no finite one"
-        return Reading(Outcome.NO_DATA, query=query, window_s=window_s, at_s=at_s, reason=reason)
-    reading = _answer(found.value, query, window_s, round(found.observations), at_s)
-    if not reading.ok:
-        return reading
-    return replace(reading, bound=found.bound, bucket=found.bucket)
-
-
 def _within(found: Iterable[Series], after_s: float, until_s: float) -> Iterator[float]:
     """The values in (after_s, until_s]."""
     for series in found:
         first, last = (bisect_right(series.times_s, at_s) for at_s in (after_s, until_s))
         yield from series.values[first:last]
-
-
-def bucket_bound(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _answer(value: float | None, query: str, window_s: float, samples: int, at_s: float) -> Reading:
-    """NaN is 0/0: no traffic, never a number."""
-    if value is None or math.isnan(value):
-        reason = "nothing was observed"
-        return Reading(Outcome.NO_TRAFFIC, None, query, window_s, samples, at_s, reason=reason)
-    return Reading(Outcome.VALUE, value, query, window_s, samples, at_s)
-
-
-def _stale(query: str, window_s: float, newest_s: float, now_s: float) -> Reading:
-    reason = f"the newest sample is {max(0.0, now_s - newest_s):.0f} s old"
-    return Reading(Outcome.STALE, query=query, window_s=window_s, at_s=newest_s, reason=reason)
 
 
 def _summed(found: Iterable[Series], start_s: float, end_s: float) -> windows.Increase | None:

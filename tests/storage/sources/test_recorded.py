@@ -6,6 +6,7 @@ import pytest
 
 from storage.sources import RecordedSource
 from storage.sources.base import Outcome
+from tests.storage.sources.virtual import START_S, VirtualScrape
 
 HISTOGRAM = """\
 h_bucket{{le="0.1"}} {low}
@@ -58,6 +59,15 @@ def test_mean_and_quantile_count_their_observations() -> None:
     assert source.quantile("h", 0.99, 10).value == 1.0
     assert source.quantile("h", 0.01, 10).bound == "≤"
     assert source.quantile("h", 0.01, 10).value == 0.1
+
+
+def test_a_mean_over_replicas_is_a_ratio_of_sums() -> None:
+    """A replica with one slow request does not weigh as much as one with 99 fast ones."""
+    before = 'h_sum{e="0"} 0\nh_count{e="0"} 0\nh_sum{e="1"} 0\nh_count{e="1"} 0\n'
+    after = 'h_sum{e="0"} 9.9\nh_count{e="0"} 99\nh_sum{e="1"} 10\nh_count{e="1"} 1\n'
+    mean = recording(before, after).mean("h", 10)
+    assert mean.value == pytest.approx(0.199)  # the mean of both means would be 5.05
+    assert mean.samples == 100
 
 
 def test_no_traffic_is_not_zero() -> None:
@@ -149,3 +159,15 @@ def test_a_window_is_cut_to_what_was_watched() -> None:
     rate = source.rate("vllm:tokens_total", status.window_s(60.0)).value
     assert rate == pytest.approx(100, rel=0.02)
     assert status.window_s(1.0) == 20.0  # never below four scrapes
+
+
+def test_memory_is_not_asked_about_more_than_it_holds() -> None:
+    """A scraper that has run for an hour holds fifteen minutes: a rate over an hour is of those."""
+    source = VirtualScrape(None)
+    while source.now_s < START_S + 3600:
+        source.now_s += 5
+        source.scrape(f"vllm:tokens_total {100 * (source.now_s - START_S)}\n")
+    status = source.over(3600.0).status()
+    assert status.window_s(3600.0) <= 901
+    rate = source.rate("vllm:tokens_total", status.window_s(3600.0)).value
+    assert rate == pytest.approx(100, rel=0.02)

@@ -18,12 +18,13 @@ class VirtualScrape(ScrapeSource):
     told: what the keeper told.
     """
 
-    def __init__(self, open_history: Callable[[], History], interval_s: float = 5.0) -> None:
+    def __init__(self, open_history: Callable[[], History] | None, interval_s: float = 5.0) -> None:
         super().__init__("http://virtual", scrape_interval_s=interval_s)
         self.now_s = START_S
         self.told: list[str] = []
         self._tried.set()
-        self._keeper = Keeper(self, open_history, read_only=True, tell=self.told.append)
+        if open_history is not None:
+            self._keeper = Keeper(self, open_history, read_only=True, tell=self.told.append)
 
     def _run(self) -> None:
         pass

@@ -1,0 +1,136 @@
+"""Which of a Prometheus' targets are the engines asked about, how they do, and why they are silent.
+
+Without labels the engines are told from other targets by what they export (`vllm:…`). An empty
+answer is looked into: target down, series gone, too few samples, or never exported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from storage.sources import promql
+from storage.sources.answers import stale, stale_after_s
+from storage.sources.base import Outcome, Reading, SourceStatus
+from storage.sources.exposition import spellings
+from storage.sources.gathered import scrape_interval, target_of, up_for_s
+from storage.sources.promclient import Matrix, PrometheusClient
+from storage.sources.store import HORIZON_S
+
+NAMES_KEPT_S = 15.0
+REACH_STEPS = 240
+_ENGINES = '__name__=~"(vllm|sglang|slotune):.+"'
+_DOWN = "Prometheus cannot scrape the target (up = 0)"
+
+
+@dataclass(slots=True)
+class PromTargets:
+    """labels: which series belong to them. Every method raises QueryError."""
+
+    client: PrometheusClient
+    labels: Mapping[str, str]
+    _names: tuple[float, frozenset[str]] = field(default=(-math.inf, frozenset()))
+
+    @property
+    def up(self) -> str:
+        """`up` of the targets asked for; Prometheus gives it no labels but these."""
+        own = {k: v for k, v in self.labels.items() if k in ("job", "instance")}
+        return promql.selector("up", own)
+
+    def found(self, now_s: float) -> set[tuple[str, str]] | None:
+        """(job, instance) of the engines among the targets; None when none is found: all count."""
+        selected = promql.selector("", self.labels, extra=_ENGINES)
+        query = f"group by (job, instance) (last_over_time({selected}[{HORIZON_S:.0f}s]))"
+        return {target_of(labels) for labels, _ in self.client.vector(query, now_s)} or None
+
+    def exported(self, now_s: float, scrape_interval_s: float) -> frozenset[str]:
+        """The names that they export now."""
+        asked_s, names = self._names
+        if now_s - asked_s < NAMES_KEPT_S:
+            return names
+        selected = [
+            promql.selector("", {"job": job, "instance": instance})
+            for job, instance in sorted(self.found(now_s) or ())
+        ] or [promql.selector("", self.labels) if self.labels else '{__name__=~".+"}']
+        lookback_s = max(2 * scrape_interval_s, 10.0)
+        found = self.client.call(
+            lambda connect: connect.get_label_values(
+                "__name__",
+                params={"match[]": selected, "start": now_s - lookback_s, "end": now_s},
+            )
+        )
+        names = frozenset(str(name) for name in found) if isinstance(found, list) else frozenset()
+        self._names = (now_s, names)
+        return names
+
+    def status(self, now_s: float, scrape_interval_s: float, reach_s: float) -> SourceStatus:
+        """reach_s: for how far back it is to tell whether they were watched."""
+        targets = self.found(now_s)
+        samples = _of(targets, self.client.matrix(self.up, HORIZON_S, now_s))
+        starts = self.client.vector(promql.gauge("process_start_time_seconds", self.labels, "max"))
+        start_s = starts[0][1] if starts else None
+        if not samples:
+            reason = "Prometheus scrapes no such target"
+            return SourceStatus(False, None, start_s, scrape_interval_s, reason)
+        newest = max(samples, key=lambda points: points[-1])
+        scrape_interval_s = scrape_interval(newest) or scrape_interval_s
+        age_s = max(0.0, now_s - newest[-1][0])
+        up = newest[-1][1] == 1
+        watched_s = (
+            up_for_s(newest, now_s, scrape_interval_s)
+            if reach_s <= HORIZON_S
+            else self._known_for_s(targets, now_s, reach_s)
+        )
+        reason = "" if up else _DOWN
+        return SourceStatus(up, age_s, start_s, scrape_interval_s, reason, watched_s)
+
+    def _known_for_s(
+        self, targets: set[tuple[str, str]] | None, now_s: float, reach_s: float
+    ) -> float | None:
+        """Since when (seconds ago) Prometheus has scraped them; None where that is beyond reach_s.
+
+        What a target counted while it could not be scraped its counters tell afterwards.
+        """
+        start_s, step_s = now_s - reach_s, reach_s / REACH_STEPS
+        samples = _of(targets, self.client.series(self.up, start_s, now_s, step_s))
+        began_s = min((points[0][0] for points in samples), default=now_s)
+        return None if began_s - start_s < step_s / 2 else now_s - began_s
+
+    def silence(
+        self,
+        name: str,
+        wanted: Mapping[str, str],
+        query: str,
+        window_s: float,
+        scrape_interval_s: float,
+        now_s: float,
+    ) -> Reading:
+        """Why a question about a metric has an empty answer."""
+        targets = self.found(now_s)
+        ups = [v for labels, v in self.client.vector(self.up, now_s) if _mine(labels, targets)]
+        if ups and max(ups) == 0:
+            return Reading(Outcome.UNREACHABLE, query=query, window_s=window_s, reason=_DOWN)
+        newest_s = self._last_seen(name, wanted, now_s)
+        if newest_s is None:
+            reason = f"{name} is not exported"
+            return Reading(Outcome.NO_DATA, query=query, window_s=window_s, reason=reason)
+        if window_s and now_s - newest_s <= stale_after_s(scrape_interval_s):
+            reason = "fewer than two samples in the window yet"
+            return Reading(Outcome.NO_DATA, None, query, window_s, 1, newest_s, reason=reason)
+        return stale(query, window_s, newest_s, now_s)
+
+    def _last_seen(self, name: str, wanted: Mapping[str, str], now_s: float) -> float | None:
+        for spelling in spellings(name):
+            found = self.client.matrix(promql.selector(spelling, wanted), HORIZON_S, now_s)
+            if found:
+                return max(points[-1][0] for _, points in found)
+        return None
+
+
+def _of(targets: set[tuple[str, str]] | None, found: Matrix) -> list[list[tuple[float, float]]]:
+    return [points for labels, points in found if _mine(labels, targets)]
+
+
+def _mine(labels: Mapping[str, str], targets: set[tuple[str, str]] | None) -> bool:
+    return targets is None or target_of(labels) in targets
