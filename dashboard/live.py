@@ -33,6 +33,12 @@ def _names(signal: str) -> tuple[str, ...]:
     return (*spec.vllm, *spec.sglang)
 
 
+def labels_of(signal: str, name: str) -> dict[str, str] | None:
+    """Of the series that count where a signal is read from this metric; None where all do."""
+    spec = _SPECS[signal]
+    return (spec.labels_of(name) or None) if isinstance(spec, SignalSpec) else None
+
+
 class Watched:
     """A source seen through one look: names resolved once, and silent once it is unreachable."""
 
@@ -136,7 +142,9 @@ def take(source: MetricSource, window_s: float) -> Snapshot:
         kv_usage=watched.ask("kv_usage", lambda s, n: s.gauge(n, agg="max")),
         finished=watched.ask("finished", lambda s, n: s.rate(n, window_s)),
         prompt_rate=watched.ask("prompted", lambda s, n: s.rate(n, window_s)),
-        generation_rate=watched.ask("generated", lambda s, n: s.rate(n, window_s)),
+        generation_rate=watched.ask(
+            "generated", lambda s, n: s.rate(n, window_s, labels_of("generated", n))
+        ),
         prefix_hit_rate=_hit_rate(watched, window_s),
         preemptions=watched.ask("preemptions", lambda s, n: s.increase(n, window_s)),
         rejections=watched.ask("rejections", lambda s, n: s.increase(n, window_s)),
@@ -192,6 +200,7 @@ def chart_points(
         step_s=step_s,
         window_s=max(window_s, step_s),
         q=q or 0.95,
+        labels=labels_of(signal, name),
     )
 
 

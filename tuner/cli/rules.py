@@ -1,7 +1,7 @@
 """`tuner rules`: Prometheus recording and alert rules out of the SLO line, with unit tests.
 
-With --url the bucket boundaries are those the server exports now; without it vLLM's, which
-slotune's engine has too.
+With --url names and bucket boundaries are those the server exports now; without it the newest of
+--target's: slotune's engine exports vLLM's.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from tuner.cli.common import EXIT_DONE, add_output_options, pairs
+from tuner.cli.targets import KINDS
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
+    from tuner.budget.buckets import Exported
+    from tuner.diagnosis.registry import Dialect
     from tuner.rules.groups import RuleSet
 
 NAME = "rules"
@@ -35,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--url", help="a running server, whose metrics and bucket boundaries are then used"
+    )
+    group.add_argument(
+        "--target",
+        choices=KINDS,
+        help="whose metrics the rules read (default: what --url exports, else slotune, which "
+        "exports vLLM's)",
     )
     group = parser.add_argument_group("which series")
     group.add_argument("--job", help='only series with job="JOB"')
@@ -118,15 +127,16 @@ def run(args: argparse.Namespace) -> int:
 
 def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
     """What the options ask for, and why a clause has no rules. Raises UserError, StorageError."""
-    from storage.sources import scrape_once
     from storage.sources.base import MIN_WINDOW_INTERVALS
+    from tuner.budget.events import slis
     from tuner.rules.groups import RuleSet
-    from tuner.rules.sli import Scope, slis
+    from tuner.rules.scope import Scope
     from tuner.slo import parse_slos
 
     slos = parse_slos(args.slo)
     _check(args)
-    found, left_out = slis(slos, scrape_once(args.url) if args.url else None)
+    exported, dialect = _engine(args)
+    found, left_out = slis(slos, exported, dialect)
     labels = pairs(args.label, "--label", "NAME=VALUE")
     if args.job:
         labels = {"job": args.job, **labels}
@@ -137,6 +147,26 @@ def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
         found, Scope(labels, by), args.budget_window, args.min_events, f"{stall_s}s",
         pairs(args.alert_label, "--alert-label", "NAME=VALUE"),
     ), left_out  # fmt: skip
+
+
+def _engine(args: argparse.Namespace) -> tuple[Exported | None, Dialect]:
+    """(what --url exports, whose names the rules use). Raises UserError, StorageError."""
+    from storage.sources import scrape_once
+    from tuner.budget.buckets import of_exposition
+    from tuner.diagnosis.registry import DIALECTS, dialect_of
+
+    if not args.url:
+        return None, args.target or DIALECTS[0]
+    exported = of_exposition(scrape_once(args.url))
+    spoken = dialect_of(exported.names)
+    if spoken is None:
+        raise UserError(
+            f"{args.url} exports no slotune:, vllm: or sglang: metric: give the URL of an "
+            "inference server"
+        )
+    if args.target and (args.target == "sglang") != (spoken == "sglang"):
+        raise UserError(f"--target {args.target}: {args.url} exports the metrics of {spoken}")
+    return exported, spoken
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -170,6 +200,7 @@ def command_of(args: argparse.Namespace) -> str:
         words += ["--slo", slo]
     for flag, value, default in (
         ("--url", args.url, None),
+        ("--target", args.target, None),
         ("--job", args.job, None),
         ("--by", args.by, "model_name"),
         ("--budget-window", args.budget_window, "30d"),

@@ -1,7 +1,8 @@
 """A Grafana dashboard of the SLO rules and of the signals that the diagnosis reads.
 
 Invariant: queries come from the registry of signals and the questions of storage/sources/promql,
-units from the registry; a signal's older names stand behind `or`, so that a rename empties nothing.
+units from the registry; a signal's older names stand behind `or`, so that a rename empties nothing;
+what the engine does not export has no panel.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage.sources import promql
-from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, SignalSpec
+from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, Dialect, SignalSpec
 from tuner.rules.groups import ATTAINMENT, BAD, BUDGET_LEFT, RuleSet
-from tuner.rules.sli import Scope
+from tuner.rules.scope import Scope
 
 RATE_WINDOW = "$__rate_interval"
 """Grafana's own: at least four scrape intervals of the data source."""
@@ -77,7 +78,7 @@ def dashboard(rules: RuleSet) -> dict[str, Any]:
     """Grafana's JSON model."""
     panels: list[dict[str, Any]] = []
     rows = [("SLO", _slo_panels(rules))]
-    rows += [(title, [_panel(p, rules.scope) for p in row]) for title, row in ROWS]
+    rows += [(title, [*filter(None, (_panel(p, rules) for p in row))]) for title, row in ROWS]
     y = 0
     for title, row in rows:
         panels.append({"type": "row", "title": title, "collapsed": False,
@@ -114,32 +115,41 @@ def _slo_panels(rules: RuleSet) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _panel(panel: Panel, scope: Scope) -> dict[str, Any]:
-    targets = [_target(name, panel, scope) for name in panel.signals]
-    unit = _UNITS[(_SPEC.get(panel.signals[0]) or _SPLIT[panel.signals[0]]).unit]
+def _panel(panel: Panel, rules: RuleSet) -> dict[str, Any] | None:
+    """None where the engine exports none of its signals."""
+    dialect = rules.counters.dialect
+    there = [name for name in panel.signals if _spec(name).names(dialect)]
+    if not there:
+        return None
+    targets = [_target(name, panel, rules.scope, dialect) for name in there]
     about = f"{panel.about} Per second." if panel.per_second else panel.about
-    return _drawn(panel.title, about, unit, targets)
+    return _drawn(panel.title, about, _UNITS[_spec(there[0]).unit], targets)
 
 
-def _target(signal: str, panel: Panel, scope: Scope) -> tuple[str, str]:
+def _spec(signal: str) -> SignalSpec | BreakdownSpec:
+    return _SPEC.get(signal) or _SPLIT[signal]
+
+
+def _target(signal: str, panel: Panel, scope: Scope, dialect: Dialect) -> tuple[str, str]:
     """(query, legend): the registry's names in order, joined by `or`."""
+    names = _spec(signal).names(dialect)
     if signal in _SPLIT:
-        split = _SPLIT[signal]
+        by = _SPLIT[signal].by
         queries = [
-            f"sum by ({split.by}) (rate({promql.selector(name, scope.labels, _PLACEHOLDER_S)}))"
-            for name in split.vllm
+            f"sum by ({by}) (rate({promql.selector(name, scope.labels, _PLACEHOLDER_S)}))"
+            for name in names
         ]
-        legend = f"{{{{{split.by}}}}}"
+        legend = f"{{{{{by}}}}}"
     else:
         spec = _SPEC[signal]
-        queries = [_question(spec, name, scope, panel.per_second) for name in spec.vllm]
+        queries = [_question(spec, name, scope, panel.per_second) for name in names]
         legend = signal.replace("_", " ")
     window = promql.duration(_PLACEHOLDER_S)
     return " or ".join(queries).replace(f"[{window}]", f"[{RATE_WINDOW}]"), legend
 
 
 def _question(spec: SignalSpec, name: str, scope: Scope, per_second: bool) -> str:
-    labels = {**scope.labels, **spec.labels}
+    labels = {**scope.labels, **spec.labels_of(name)}
     match spec.kind:
         case "gauge_sum":
             return promql.gauge(name, labels, "sum")

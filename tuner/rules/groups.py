@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tuner.rules.burn import BURN_WINDOWS, WINDOW_S, BurnWindow, fewest_events
-from tuner.rules.sli import Scope, Sli
+from tuner.budget.burn import BURN_WINDOWS, WINDOW_S, BurnWindow, fewest_events
+from tuner.budget.counters import Counter, Counters
+from tuner.budget.events import Sli
+from tuner.rules.scope import Scope, matcher
 
 BAD_RATE = "slotune_slo:bad_events:rate"
 RATE = "slotune_slo:events:rate"
@@ -24,7 +26,6 @@ BUDGET_LEFT = "slotune_slo:error_budget_left:ratio"
 BURNS, MISSING, STALLED = "BudgetBurn", "SloMetricMissing", "EngineStalled"
 EVALUATED_EVERY = "1m"
 MISSING_FOR = "15m"
-RUNNING, GENERATED = "vllm:num_requests_running", "vllm:generation_tokens_total"
 
 Rule = dict[str, Any]
 
@@ -43,6 +44,11 @@ class RuleSet:
     least_events: int | None = None
     stall_window: str = "1m"
     alert_labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counters(self) -> Counters:
+        """Of the engine that all are for."""
+        return self.slis[0].counters
 
     def least(self, sli: Sli) -> int:
         return self.least_events if self.least_events is not None else fewest_events(sli.budget)
@@ -71,8 +77,8 @@ class RuleSet:
         for window in (*WINDOW_S, self.budget_window):
             share = f"\n{BAD_RATE}{window}{own}\n/ {RATE}{window}{own}"
             rules += [
-                _record(f"{BAD_RATE}{window}", labels, sli.bad(self.scope, window)),
-                _record(f"{RATE}{window}", labels, sli.total(self.scope, window)),
+                _record(f"{BAD_RATE}{window}", labels, self._sum(sli, sli.bad, window)),
+                _record(f"{RATE}{window}", labels, self._sum(sli, sli.total, window)),
                 _record(f"{BAD}{window}", labels, f"clamp_max({share}, 1\n)"),
             ]
         overall = f"{BAD}{self.budget_window}{own}"
@@ -81,6 +87,9 @@ class RuleSet:
             _record(ATTAINMENT, labels, f"1 - {overall}"),
             _record(BUDGET_LEFT, labels, f"1 - {overall} / {sli.budget:g}"),
         ]
+
+    def _sum(self, sli: Sli, terms: Sequence[tuple[int, Counter]], window: str) -> str:
+        return self.scope.sum_of(terms, window, known=sli.known)
 
     def alert(self, sli: Sli, window: BurnWindow) -> Rule:
         """Both windows burn too fast, and the long one holds enough events to tell."""
@@ -117,10 +126,11 @@ class RuleSet:
 
     def _blind(self) -> list[Rule]:
         needs = dict.fromkeys(need for sli in self.slis for need in sli.needs)
-        return [*(self.missing(name, matcher) for name, matcher in needs), self.stalled()]
+        return [*(self.missing(counter) for counter in needs), self.stalled()]
 
-    def missing(self, name: str, matcher: str) -> Rule:
-        series = Scope(self.scope.labels).series(name, matcher)
+    def missing(self, counter: Counter) -> Rule:
+        name = counter.name
+        series = Scope(self.scope.labels).series(name, matcher(counter))
         return {
             "alert": MISSING,
             "expr": f"absent({series})",
@@ -129,18 +139,24 @@ class RuleSet:
             "annotations": {
                 "summary": f"{name} is not exported: SLO alerts that need it cannot fire",
                 "description": (
-                    f"Nothing matches {series}. The server is down, its metric was renamed, or the "
-                    "bucket boundary is not one of its own: make the rules anew with "
-                    "tuner rules --url URL"
+                    f"Nothing matches {series}. The server is down, {self._silent}its metric was "
+                    "renamed, or the bucket boundary is not one of its own: make the rules anew "
+                    "with tuner rules --url URL"
                 ),
             },
         }
 
+    @property
+    def _silent(self) -> str:
+        first = self.counters.dialect == "sglang"
+        return "it has served no request since its start, " if first else ""
+
     def stalled(self) -> Rule:
-        running = self.scope.gauge(RUNNING)
+        running = self.scope.gauge(self.counters.running)
+        generated = self.scope.rate(self.counters.generated, self.stall_window)
         return {
             "alert": STALLED,
-            "expr": f"{running} > 0\nand {self.scope.rate(GENERATED, self.stall_window)} == 0",
+            "expr": f"{running} > 0\nand {generated} == 0",
             "for": "1m",
             "labels": {"severity": "page", **self.scope.labels, **self.alert_labels},
             "annotations": {

@@ -10,19 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tuner.rules.burn import BURN_WINDOWS, BurnWindow
+from tuner.budget.burn import BURN_WINDOWS, BurnWindow
+from tuner.budget.events import Sli
 from tuner.rules.groups import (
     ATTAINMENT,
     BUDGET_LEFT,
-    GENERATED,
     MISSING,
     MISSING_FOR,
-    RUNNING,
     STALLED,
     RuleSet,
     alert_name,
 )
-from tuner.rules.sli import FINISHED, GAPS, LIVE, REJECTED, Sli
+from tuner.rules.scope import matcher
 
 PER_MINUTE = 10_000
 SEEN_AT = "65m"
@@ -31,7 +30,8 @@ MODEL = "a-model"
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What happens in each minute of a scenario. good and late are answered requests."""
+    """What happens in each minute of a scenario. good and late are answered requests; failed are
+    counted among those that ended, refused beside them."""
 
     good: int = 0
     late: int = 0
@@ -50,7 +50,6 @@ def unit_tests(rules: RuleSet, rules_file: str) -> dict[str, Any]:
 
 
 def _of_clause(rules: RuleSet, sli: Sli) -> list[dict[str, Any]]:
-    gaps, error_rate = sli.clause.metric == GAPS, sli.boundary is None
     all_windows = list(BURN_WINDOWS)
     tests = [
         _test(rules, sli, "all good: no alert", Minute(good=100), [], attained=1.0),
@@ -58,15 +57,23 @@ def _of_clause(rules: RuleSet, sli: Sli) -> list[dict[str, Any]]:
         _few(rules, sli),
         _slow(rules, sli),
     ]
-    if not error_rate:
+    if sli.boundary is not None:
         tests.append(_test(rules, sli, "all late", Minute(late=100), all_windows, attained=0.0))
-    if not gaps:
+    if not sli.gaps:
         tests += [
-            _test(rules, sli, "refusals are bad", Minute(refused=100), all_windows, attained=0.0),
-            _test(rules, sli, "aborts and errors are bad", Minute(failed=100), all_windows,
-                  attained=0.0),
-        ]  # fmt: skip
+            _test(rules, sli, name, minute, all_windows, attained=0.0)
+            for name, minute in _bad_endings(sli)
+        ]
     return tests
+
+
+def _bad_endings(sli: Sli) -> list[tuple[str, Minute]]:
+    if not sli.counters.within:
+        return [("aborts are bad", Minute(refused=100))]
+    return [
+        ("refusals are bad", Minute(refused=100)),
+        ("aborts and errors are bad", Minute(failed=100)),
+    ]
 
 
 def _slow(rules: RuleSet, sli: Sli) -> dict[str, Any]:
@@ -82,7 +89,9 @@ def _slow(rules: RuleSet, sli: Sli) -> dict[str, Any]:
 
 def _few(rules: RuleSet, sli: Sli) -> dict[str, Any]:
     """All bad, but fewer events than an alert needs."""
-    minute = Minute(failed=1) if sli.clause.metric != GAPS else Minute(late=1)
+    minute = Minute(late=1) if sli.gaps else Minute(failed=1)
+    if not (sli.gaps or sli.counters.within):
+        minute = Minute(refused=1)
     found = _test(rules, sli, "too few events to tell", minute, [])
     count = max(1, (rules.least(sli) - 1) // 4)
     for series in found["input_series"]:
@@ -143,14 +152,14 @@ def _expected(rules: RuleSet, sli: Sli, window: BurnWindow) -> dict[str, Any]:
 def _series(rules: RuleSet, sli: Sli, minute: Minute) -> list[dict[str, str]]:
     """The counters of a scenario. A failure before its first token has no TTFT; one that ends has
     been as fast as a good request."""
-    answered = minute.good + minute.late
-    counts = [
-        (FINISHED, {"finished_reason": "stop"}, answered),
-        (FINISHED, {"finished_reason": "abort"}, minute.failed),
-        (REJECTED, {"reason": "max_num_queued_reqs"}, minute.refused),
-    ]
+    answered, counters = minute.good + minute.late, sli.counters
+    stopped = {part.by: "stop" for part in counters.within}
+    why = {"reason": "max_num_queued_reqs"} if counters.within else {}
+    counts = [(counters.finished.name, stopped, answered)]
+    counts += [(part.name, {part.by: part.values[0]}, minute.failed) for part in counters.within]
+    counts += [(part.name, why, minute.refused) for part in counters.beside]
     if sli.boundary is not None:
-        ended = 0 if sli.clause.metric in (LIVE, GAPS) else minute.failed
+        ended = 0 if sli.live else minute.failed
         bucket, name = f"{sli.histogram}_bucket", sli.histogram
         counts += [
             (bucket, {"le": sli.boundary.label}, minute.good + ended),
@@ -168,13 +177,14 @@ def _blind(rules: RuleSet) -> list[dict[str, Any]]:
     missing = []
     for sli in rules.slis:
         for need in sli.needs:
-            rule = rules.missing(*need)
-            labels = {**rules.scope.labels, **rule["labels"], **_equalities(need[1])}
+            rule = rules.missing(need)
+            labels = {**rules.scope.labels, **rule["labels"], **_equalities(matcher(need))}
             missing.append({"exp_labels": labels, "exp_annotations": rule["annotations"]})
-    stalled = rules.stalled()
+    stalled, generated = rules.stalled(), rules.counters.generated
+    part = {generated.by: generated.values[0]} if generated.by else {}
     still = [
-        {"series": _named(RUNNING, _labels(rules)), "values": "4x10"},
-        {"series": _named(GENERATED, _labels(rules)), "values": "100x10"},
+        {"series": _named(rules.counters.running, _labels(rules)), "values": "4x10"},
+        {"series": _named(generated.name, {**_labels(rules), **part}), "values": "100x10"},
     ]
     firing = [{"exp_labels": {**_labels(rules), **stalled["labels"]},
                "exp_annotations": stalled["annotations"]}]  # fmt: skip

@@ -24,8 +24,8 @@ def sglang(busy: bool) -> str:
     2 s each with 3 waiting."""
     lines = ["process_start_time_seconds 1796000000"]
     for row in (FIXTURES / "sglang-0.5.23-metrics.tsv").read_text().splitlines()[1:]:
-        name, kind, *_ = [*row.split("\t"), ""]
-        labels = 'model_name="smollm2"'
+        name, kind, extra, *_ = [*row.split("\t"), "", ""]
+        labels = 'model_name="smollm2"' + (',mode="decode"' if "'mode'" in extra else "")
         if kind == "histogram":
             count = 20 if busy else 0
             lines += [
@@ -194,3 +194,23 @@ def test_a_page_that_lost_a_series_tells_it_as_stale() -> None:
     reading = recorded(IDLE, gone).gauge("vllm:kv_cache_usage_perc")
     assert reading.outcome is Outcome.STALE
     assert recorded(gone, gone).gauge("vllm:kv_cache_usage_perc").outcome is Outcome.NO_DATA
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "sglang"])
+def test_tokens_are_counted_while_requests_run(dialect: str) -> None:
+    """One long request in the whole window: sums of finished requests stand still, as a server that
+    has stalled would leave them."""
+    counter = {
+        "vllm": "vllm:generation_tokens_total {0}\nvllm:request_generation_tokens_sum 0\n"
+        "vllm:num_requests_running 1\nvllm:num_requests_waiting 0\nvllm:prompt_tokens_total 9\n",
+        "sglang": 'sglang:realtime_tokens_total{{mode="decode"}} {0}\n'
+        'sglang:realtime_tokens_total{{mode="prefill_compute"}} 7\n'
+        "sglang:generation_tokens_total 40\nsglang:prompt_tokens_total 9\n"
+        "sglang:num_running_reqs 1\nsglang:num_queue_reqs 0\n",
+    }[dialect]
+    pages = [(START_S + 15 * i, counter.format(300 * i)) for i in range(6)]
+    signals = collect(RecordedSource(pages), window_s=60.0, at_s=pages[-1][0])
+    assert signals.value("generated") == pytest.approx(1200)
+    diagnosis = diagnose(signals)
+    assert diagnosis.node("1").state is State.OK
+    assert diagnosis.node("5").value == pytest.approx(20.0)

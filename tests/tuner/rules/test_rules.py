@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,18 +13,19 @@ from typing import Any
 import pytest
 import yaml
 
-from storage.sources.exposition import parse_exposition
+from tests.storage.sources.serving import serving
+from tests.tuner.diagnosis.test_adapters import sglang
+from tuner.budget.buckets import boundary_of
+from tuner.budget.burn import BURN_WINDOWS
+from tuner.budget.counters import Counter
+from tuner.budget.events import slis
 from tuner.cli.main import main
-from tuner.errors import UserError
-from tuner.rules.buckets import boundaries_of, boundary_of
-from tuner.rules.burn import BURN_WINDOWS, fewest_events
 from tuner.rules.groups import RuleSet
-from tuner.rules.sli import Scope, slis
+from tuner.rules.scope import Scope, matcher
 from tuner.slo import parse_slos
 
 ROOT = Path(__file__).parents[3]
 DEPLOYED = ROOT / "deploy/prometheus/rules"
-RECORDED = (ROOT / "fixtures/vllm-0.32-cpu-after-load.txt").read_text()
 
 promtool = pytest.mark.skipif(
     not shutil.which("promtool"), reason="promtool (Debian: prometheus) is absent"
@@ -41,59 +43,10 @@ def run_promtool(*words: str, at: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *words], capture_output=True, text=True, cwd=at)
 
 
-@pytest.mark.parametrize(
-    ("bound", "le", "told"),
-    [
-        (0.5, 0.5, "at the bucket boundary 0.5 s"),
-        (0.3, 0.25, "what lies between 0.25 s and the bound of 0.3 s counts as bad"),
-        (0.0005, 0.001, "the lowest bucket boundary"),
-        (9000, 2560, "the next one is +Inf"),
-    ],
-)
-def test_a_share_is_read_off_a_boundary_never_between(bound: float, le: float, told: str) -> None:
-    found = boundary_of(bound, boundaries_of("vllm:time_to_first_token_seconds", None))
-    assert found is not None
-    assert found.le == le
-    assert told in found.told
-
-
 def test_a_whole_second_matches_however_it_is_written() -> None:
     found = boundary_of(1.0, [0.5, 1.0, 2.0])
     assert found is not None
-    assert found.matcher == r'le=~"1|1\\.0"'
-
-
-def test_a_live_servers_boundaries_count_instead_of_the_table() -> None:
-    text = 'vllm:time_to_first_token_seconds_bucket{le="0.3"} 1\n' + (
-        'vllm:time_to_first_token_seconds_bucket{le="+Inf"} 1\n'
-    )
-    found, _ = slis(parse_slos(["ttft_p95<300ms"]), parse_exposition(text, 0.0))
-    assert found[0].boundary is not None
-    assert found[0].boundary.exact
-
-
-def test_the_table_is_what_vllm_exports() -> None:
-    seen = parse_exposition(RECORDED, 0.0)
-    for name in ("vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
-                 "vllm:request_time_per_output_token_seconds", "vllm:e2e_request_latency_seconds",
-                 "vllm:request_queue_time_seconds"):  # fmt: skip
-        assert boundaries_of(name, seen) == boundaries_of(name, None)
-
-
-@pytest.mark.parametrize(
-    ("slo", "why"),
-    [
-        ("output_tps>100", "no error budget"),
-        ("mean(ttft)<1s", "give a percentile, ttft_p95"),
-        ("attainment>99%", "ttft_p95<500ms"),
-        ("ttft_p95>1s", "upper bound"),
-        ("error_rate<0%", "between 0 and 100 %"),
-    ],
-)
-def test_what_no_rule_can_watch_is_refused_with_its_reason(slo: str, why: str) -> None:
-    with pytest.raises(UserError, match="no SLO that a rule can watch") as refused:
-        slis(parse_slos([slo]))
-    assert why in str(refused.value)
+    assert matcher(Counter("h_bucket", "le", found.spellings)) == r'le=~"1|1\\.0"'
 
 
 def test_a_clause_without_a_rule_is_told_and_the_others_are_written(
@@ -105,30 +58,71 @@ def test_a_clause_without_a_rule_is_told_and_the_others_are_written(
 
 
 def test_refused_and_aborted_requests_are_bad() -> None:
-    found, _ = slis(parse_slos(["ttft_p95<500ms"]))
-    bad = found[0].bad(Scope({}), "5m")
+    [sli], _ = slis(parse_slos(["ttft_p95<500ms"]))
+    bad = Scope({}).sum_of(sli.bad, "5m", known=sli.known)
     assert 'vllm:request_success_total{finished_reason=~"abort|error"}[5m]' in bad
     assert "vllm:admission_rejections_total[5m]" in bad
 
 
-def test_the_windows_are_those_of_the_workbook() -> None:
-    assert [(w.factor, w.long, w.short) for w in BURN_WINDOWS] == [
-        (14.4, "1h", "5m"), (6, "6h", "30m"), (3, "1d", "2h"), (1, "3d", "6h"),
-    ]  # fmt: skip
-    assert [w.severity for w in BURN_WINDOWS] == ["page", "page", "ticket", "ticket"]
-
-
-def test_an_alert_can_always_fire() -> None:
-    """14.4 times the budget of a median would be more than all requests."""
-    assert all(window.limit(0.5) < 1 for window in BURN_WINDOWS)
-    assert BURN_WINDOWS[0].limit(0.01) == pytest.approx(0.144)
-
-
-def test_one_bad_event_is_never_the_whole_budget() -> None:
-    assert fewest_events(0.01) == 100
-    assert fewest_events(0.5) == 20
+def test_an_alert_needs_as_many_events_as_the_budget_asks() -> None:
     rules = RuleSet(slis(parse_slos(["error_rate<0.1%"]))[0], Scope({}))
     assert ">= 1000" in rules.alert(rules.slis[0], BURN_WINDOWS[0])["expr"]
+
+
+def test_sglangs_rules_read_what_it_exports(tmp_path: Path) -> None:
+    text = json.dumps(made_at(tmp_path, "--target", "sglang", "--slo", "ttft_p95<2s"))
+    used = set(re.findall(r"[a-z]+:\w+", text)) - {"slotune_slo:events", "slotune_slo:bad_events"}
+    engine = {name for name in used if name.startswith(("vllm:", "sglang:", "slotune:"))}
+    table = (ROOT / "fixtures/sglang-0.5.23-metrics.tsv").read_text().splitlines()[1:]
+    exported = {line.split("\t")[0] for line in table}
+    assert engine
+    assert {re.sub("_(bucket|count|sum)$", "", name) for name in engine} <= exported
+
+
+def test_the_stall_alert_reads_tokens_as_they_are_computed(tmp_path: Path) -> None:
+    """sglang:generation_tokens_total grows when requests end."""
+    rules = made_at(tmp_path, "--target", "sglang", "--slo", "ttft_p95<2s")["groups"][-1]["rules"]
+    [stalled] = [rule for rule in rules if rule["alert"] == "EngineStalled"]
+    assert "sglang:realtime_tokens_total" in stalled["expr"]
+
+
+def test_what_sglang_does_not_export_is_refused_with_its_clause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--target", "sglang", "--slo", "error_rate<1%"]
+    assert main(["rules", *words]) == 2
+    told = capsys.readouterr().err
+    assert "error_rate<1%: SGLang does not export how many requests failed or were refused" in told
+    made_at(tmp_path, *words, "--slo", "e2e_p95<10s")
+    assert "error_rate<1% is left out: SGLang does not" in capsys.readouterr().err
+
+
+def test_a_live_sglang_is_told_from_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(sglang(busy=True)) as server:
+        made = made_at(tmp_path, "--url", server.url, "--slo", "ttft_p95<5s")
+        assert "sglang:time_to_first_token_seconds_bucket" in json.dumps(made)
+        assert "counted at the bucket boundary 1 s" in (tmp_path / "slo.rules.yml").read_text()
+        assert main(["rules", "--url", server.url, "--target", "vllm", "--slo", "itl_p95<1s"]) == 2
+    assert "exports the metrics of sglang" in capsys.readouterr().err
+
+
+def test_a_page_of_no_engine_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("up 1\n") as server:
+        assert main(["rules", "--url", server.url, "--slo", "ttft_p95<5s"]) == 2
+    assert "exports no slotune:, vllm: or sglang: metric" in capsys.readouterr().err
+
+
+def test_sglangs_dashboard_has_no_panel_of_what_it_does_not_export(tmp_path: Path) -> None:
+    board = tmp_path / "d.json"
+    made_at(tmp_path, "--target", "sglang", "--slo", "ttft_p95<2s", "--grafana", str(board))
+    panels = [p for p in json.loads(board.read_text())["panels"] if p["type"] != "row"]
+    assert all(panel["targets"] for panel in panels)
+    titles = {panel["title"] for panel in panels}
+    assert "Ended by reason" not in titles
+    assert {"TTFT", "KV cache used"} <= titles
+    assert "vllm:" not in board.read_text()
 
 
 @pytest.mark.parametrize(
@@ -168,6 +162,8 @@ def test_json_holds_the_groups_and_what_is_left_out(capsys: pytest.CaptureFixtur
         ["--slo", "itl_p50<60ms", "--by", "", "--label", "team=a b"],
         ["--slo", "e2e_p99.9<2s", "--by", "model_name,instance", "--min-events", "7"],
         ["--slo", "tpot_p90<1s", "--alert-label", "team=x"],
+        ["--target", "sglang", "--slo", "ttft_p95<2s", "--slo", "e2e_p99<10s", "--job", "s"],
+        ["--target", "sglang", "--slo", "itl_p99<60ms", "--slo", "tpot_p50<30ms", "--by", ""],
     ],
 )
 def test_promtool_accepts_the_rules_and_sees_each_alert_fire(
@@ -191,6 +187,18 @@ def test_the_unit_tests_can_fail(tmp_path: Path) -> None:
     tested = run_promtool("test", "rules", "slo.test.yml", at=tmp_path)
     assert tested.returncode != 0
     assert "refusals are bad" in tested.stdout + tested.stderr
+
+
+@promtool
+def test_sglangs_unit_tests_can_fail(tmp_path: Path) -> None:
+    made_at(tmp_path, "--target", "sglang", "--slo", "ttft_p95<2s")
+    rules = tmp_path / "slo.rules.yml"
+    text = rules.read_text()
+    rules.write_text(text.replace("sglang:num_aborted_requests_total", "sglang:no_such_total"))
+    assert rules.read_text() != text
+    tested = run_promtool("test", "rules", "slo.test.yml", at=tmp_path)
+    assert tested.returncode != 0
+    assert "aborts are bad" in tested.stdout + tested.stderr
 
 
 def test_deployed_rules_and_dashboard_are_what_the_generator_writes(tmp_path: Path) -> None:

@@ -46,3 +46,12 @@ WINDOW_S = {
 def fewest_events(budget: float) -> int:
     """So many events that a single bad one is not the whole budget."""
     return max(FEWEST_EVENTS, math.ceil(1 / budget - 1e-9))
+
+
+def fires(
+    window: BurnWindow, budget: float, *, long: float, short: float, events: float, least: int
+) -> bool:
+    """Whether a window pair's alert fires: both shares of bad events are above the limit, and the
+    long window holds enough events to tell. tuner/rules writes the same as PromQL."""
+    limit = window.limit(budget)
+    return long > limit and short > limit and events >= least

@@ -1,0 +1,133 @@
+"""Error budgets as text of at most 100 columns, and as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from tuner.budget.burn import WINDOW_S
+from tuner.budget.live import Budget, Budgets, Burn, Burning, Seen, Share
+
+WIDTH = 100
+SEEN_WORDS = {
+    Seen.NO_TRAFFIC: "no traffic",
+    Seen.NO_DATA: "no data",
+    Seen.STALE: "stale",
+    Seen.UNREACHABLE: "unreachable",
+}
+
+
+def render(budgets: Budgets) -> str:
+    lines = ["Error budgets (all models and replicas together)"]
+    if budgets.fault:
+        lines += _wrapped(f"cannot be told: {budgets.fault}", 2)
+    for budget in budgets.found:
+        lines += _lines(budget)
+    for text, why in budgets.left_out.items():
+        lines += _wrapped(f"{text} has none: {why}", 2)
+    return "\n".join(lines)
+
+
+def _lines(budget: Budget) -> Iterator[str]:
+    sli = budget.sli
+    may = f"{sli.budget * 100:.6g} % of {sli.events} may be bad"
+    yield from _wrapped(f"{sli.clause.text}: {may}; {sli.bad_is}", 2)
+    yield f"    {_overall(budget)}"
+    for burn in budget.burns:
+        long, short = (span(WINDOW_S[name]) for name in (burn.window.long, burn.window.short))
+        yield from _wrapped(f"{burn.window.factor:g}× over {long} and {short}: {said(burn)}", 4)
+
+
+def _overall(budget: Budget) -> str:
+    share = budget.over
+    if share.value is None or budget.left is None:
+        return f"attained: {absent(share)}"
+    watched = span(share.watched_s)
+    if share.watched_s < share.window_s:
+        watched += f" watched of {span(share.window_s)}"
+    return (
+        f"attained {1 - share.value:.4%} of {share.events:.0f} {budget.sli.events} over {watched}; "
+        f"{budget.left:.1%} of the budget left"
+    )
+
+
+def said(burn: Burn) -> str:
+    """`page: burns 20× and 31× (n=4,000 and 400)`."""
+    if burn.state is Burning.UNKNOWN:
+        return absent(burn.long if burn.long.value is None else burn.short)
+    rates = " and ".join(
+        SEEN_WORDS[share.seen] if (rate := burn.rate(share)) is None else f"{rate:.3g}×"
+        for share in (burn.long, burn.short)
+    )
+    counts = " and ".join(f"{share.events:,.0f}" for share in (burn.long, burn.short))
+    word = {
+        Burning.FIRES: burn.window.severity,
+        Burning.CALM: "calm",
+        Burning.FEW: f"fewer than {burn.least} events",
+    }[burn.state]
+    return f"{word}: burns {rates} (n={counts})"
+
+
+def absent(share: Share) -> str:
+    """Why there is no share."""
+    if share.seen is Seen.SHORT:
+        return f"watched {span(share.watched_s)} of {span(share.window_s)}"
+    reason = f": {share.reason}" if share.reason else ""
+    return f"{SEEN_WORDS[share.seen]}{reason}"
+
+
+def span(seconds: float) -> str:
+    """`5 min`, `6 h`, `2.5 d`."""
+    for unit_s, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def as_dict(budgets: Budgets) -> dict[str, Any]:
+    """For --json; a share that is not known has the value null and says why."""
+    return {
+        "fault": budgets.fault,
+        "left_out": dict(budgets.left_out),
+        "budgets": [
+            {
+                "slo": budget.sli.clause.text,
+                "budget": budget.sli.budget,
+                "counted": budget.sli.bad_is,
+                "over": _share(budget.over),
+                "left": budget.left,
+                "burns": [_burn(burn) for burn in budget.burns],
+            }
+            for budget in budgets.found
+        ],
+    }
+
+
+def _burn(burn: Burn) -> dict[str, Any]:
+    return {
+        "factor": burn.window.factor,
+        "severity": burn.window.severity,
+        "state": burn.state.value,
+        "least_events": burn.least,
+        "long": _share(burn.long) | {"rate": burn.rate(burn.long)},
+        "short": _share(burn.short) | {"rate": burn.rate(burn.short)},
+    }
+
+
+def _share(share: Share) -> dict[str, Any]:
+    known = share.value is not None
+    return {
+        "seen": share.seen.value,
+        "window_s": share.window_s,
+        "watched_s": share.watched_s,
+        "bad_share": share.value,
+        "bad": share.bad if known else None,
+        "events": share.events if known else None,
+        "reason": share.reason,
+    }
+
+
+def _wrapped(text: str, column: int) -> list[str]:
+    pad = " " * column
+    return textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad + "  ")
