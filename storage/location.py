@@ -213,3 +213,18 @@ def _object(text: Any) -> dict[str, Any] | None:
             "put a copy of the file back, or delete that row"
         )
     return value
+
+
+def history_beside(url_or_path: str | os.PathLike[str]) -> str:
+    """Where the metric history of a database lies: a file of its own beside it, so that neither's
+    writes ever wait for the other's; on a server, which locks rows, in the database itself."""
+    path = parse(url_or_path).path
+    if path is None:
+        return os.fspath(url_or_path)
+    return str(path.with_name(f"{path.stem}-history{path.suffix}"))
+
+
+def only_history(url_or_path: str | os.PathLike[str]) -> bool:
+    """Whether a history is kept beside a database that no run has made yet."""
+    path = parse(url_or_path).path
+    return path is not None and not path.exists() and Path(history_beside(path)).exists()

@@ -31,8 +31,9 @@ def open_source(
 ) -> MetricSource:
     """A source for one target: its base or /metrics URL, or a Prometheus server's URL.
 
-    labels narrow every question to the series that carry them (`{"job": "vllm"}`). database: where
-    the history of a scraped target is kept, or with keep False only read; a Prometheus has its own.
+    labels narrow every question to the series that carry them (`{"job": "vllm"}`). database: beside
+    which the history of a scraped target is kept (storage/location.py says where), or with keep
+    False only read; a Prometheus has its own.
     Raises StorageError when neither or both are given; an unreachable target is an answer
     (Outcome.UNREACHABLE), not a fault.
     """
@@ -56,5 +57,12 @@ def open_source(
 def _history(database: str, url: str, keep: bool) -> History:
     from storage.database import open_database
     from storage.history import History
+    from storage.location import history_beside, parse
 
-    return History(open_database(database, read_only=not keep), metrics_url(url))
+    where = history_beside(database)
+    path = parse(where).path
+    if not keep and path is not None and not path.exists():
+        raise StorageError(
+            f"there is none in {path}; `dashboard serve --url {url} --database {database}` keeps it"
+        )
+    return History(open_database(where, read_only=not keep), metrics_url(url))
