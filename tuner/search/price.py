@@ -14,6 +14,7 @@ from tuner.measure import summarize
 from tuner.search.capacity import Capacity
 from tuner.search.each_load import EachLoad
 from tuner.search.goal import Goal
+from tuner.search.objective import CAPACITY
 from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial, distinct, of_config
 from tuner.slo import Clause, SloSet, VerdictState, judge
@@ -169,8 +170,10 @@ def _holds(pooled: Pooled, slos: SloSet) -> bool:
 
 
 def _meets(goal: Goal, known: _Known, slos: SloSet) -> bool:
-    if isinstance(goal, Capacity):  # met at some level: which one is the objective
-        return known.pooled.verdict.state != "fail"
+    """A capacity: at some level in each of its trials; of a dominated one, which was tried at one
+    level alone, nothing but the sampler's guess is known."""
+    if isinstance(goal, Capacity):
+        return known.pooled.summary[CAPACITY].measured
     return _holds(known.pooled, slos)
 
 

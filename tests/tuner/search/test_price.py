@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.tuner.report.stored_studies import DEFAULTS, broken, by_hand, capacities, measured
@@ -114,3 +116,23 @@ def test_a_looser_slo_raises_the_capacity_found() -> None:
     top = at(found, 3.0).estimate
     assert top is not None
     assert top.value == pytest.approx(16)
+
+
+def test_a_capacity_with_a_guess_in_it_is_no_rungs_best() -> None:
+    """The second trial missed the SLOs at its first level: the sampler is told a guess, with
+    which the configuration's mean would be the highest; its figure is no data."""
+    config = DEFAULTS | {"chunk_size": 512}
+    dominated = measured(
+        config, seed=9, at_s=900, ttft_s=0.53, load="prompt=64,output=8,rate=64", count=640
+    )
+    goal = goal_of(SLO, Objective(CAPACITY))
+    outcomes = [*capacities(), dominated]
+    trials = trials_of(outcomes)
+    guess = goal.read(trials[-1], trials).values[0]
+    assert guess is not None
+    assert guess > 50
+    rung = at(ladder(outcomes, SLO, Objective(CAPACITY)), 1.0)
+    assert rung.config != config
+    assert rung.estimate is not None
+    assert rung.estimate.measured
+    assert rung == replace(at(ladder(capacities(), SLO, Objective(CAPACITY)), 1.0), met=rung.met)
