@@ -131,12 +131,13 @@ class Diagnosis:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Diagnosis:
-        nodes = tuple(_node(node) for node in data["nodes"])
+        nodes = tuple(node_from_dict(node) for node in data["nodes"])
         rest = {**data, "nodes": nodes, "missing_slos": tuple(data["missing_slos"])}
         return cls(**rest)
 
 
-def _node(data: Mapping[str, Any]) -> NodeResult:
+def node_from_dict(data: Mapping[str, Any]) -> NodeResult:
+    """The inverse of asdict. Raises KeyError, TypeError or ValueError for what is none."""
     fields = dict(data)
     fields["state"] = State(data["state"])
     fields["confidence"] = Confidence(data["confidence"]) if data["confidence"] else None

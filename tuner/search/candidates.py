@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 
 from engine.knobs import KNOBS
+from tuner.search.axis import Axis
 from tuner.search.front import front_of, spread_out
 from tuner.search.goal import Goal, is_complete, is_whole
 from tuner.search.noise import noise_of
 from tuner.search.space import Space
 from tuner.search.trial import Outcome, worst_margin
 from tuner.search.trials import Config, Trial, distinct, number_of, of_config
+from tuner.targets.base import Setting
 
 SWEEPS = (
     ("chunk_size", 0.5), ("chunk_size", 0.25), ("max_num_seqs", 0.66), ("chunk_size", 0.75),
@@ -32,18 +34,37 @@ MEMORY_MARGIN = 0.02
 fails with the first peak that is a little higher."""
 
 
-def sweep_points(space: Space, baseline: Config, count: int) -> list[Config]:
-    """Up to count configurations that differ from the baseline in one knob."""
+def sweep_points(
+    space: Space, baseline: Config, count: int, levers: Sequence[tuple[str, str]] = ()
+) -> list[Config]:
+    """Up to count configurations that differ from the baseline in one knob. levers: (knob,
+    direction) that come first."""
     axes = {axis.name: axis for axis in space.axes}
     known = {name for name, _ in SWEEPS}
     others = [(name, position) for position in (0.5, 0.25) for name in axes if name not in known]
+    advised = [
+        (name, position)
+        for name, direction in levers
+        if name in axes
+        and (position := _towards(axes[name], baseline[name], direction)) is not None
+    ]
     points = [
         _feasible(baseline | {name: axes[name].decode(position)})
-        for name, position in (*SWEEPS, *others)
+        for name, position in (*advised, *SWEEPS, *others)
         if name in axes
     ]
     unique = [p for i, p in enumerate(points) if p not in points[:i] and p != baseline]
     return unique[:count]
+
+
+def _towards(axis: Axis, value: Setting, direction: str) -> float | None:
+    """Half the way from a setting to an end of its axis; None where a direction has none."""
+    ends = {"up": 1.0, "on": 1.0, "down": 0.0, "off": 0.0}
+    if direction not in ends or isinstance(value, str):
+        return None
+    if isinstance(value, bool):
+        return axis.encode(direction == "on")
+    return (axis.encode(value) + ends[direction]) / 2
 
 
 def ranked(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> list[Config]:

@@ -121,7 +121,8 @@ def _next_point(search: Search) -> Proposal | None:
         return None
     if not found:
         count = max(2, search.plan.search // 2)
-        search.proposer.enqueue(sweep_points(search.space, search.baseline, count))
+        points = sweep_points(search.space, search.baseline, count, search.levers())
+        search.proposer.enqueue(points)
     proposal = search.proposer.ask()
     if proposal is None:
         search.events.note("search ended: every configuration of the space has been measured")

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.knobs import KNOB_ALIASES, KNOBS
+from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS
 from tuner.errors import UserError
 from tuner.search.axis import Axis
 from tuner.search.expressions import Expression, parse_expression
@@ -75,6 +75,17 @@ def names_of(texts: Sequence[str]) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
+
+
+def check_texts(texts: Sequence[str], constraints: Sequence[str]) -> None:
+    """UserError for --knob and --constraint texts of which no server could make anything; whether
+    one allows their values shows when it runs."""
+    unseen = KnobRange(0, 1, 0, live=False)
+    knobs = dict.fromkeys([*LIVE_KNOBS, *names_of(texts)], unseen)
+    for text in texts:
+        parse_knob(text, knobs)
+    for text in constraints:
+        parse_expression(text, "--constraint", known=[*knobs])
 
 
 def parse_knob(text: str, knobs: Mapping[str, KnobRange]) -> Axis | Link:

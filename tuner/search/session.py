@@ -46,7 +46,8 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """All that a search works with. wait: how a worker passes time until others are done."""
+    """All that a search works with. wait: how a worker passes time until others are done. levers:
+    (knob, direction) that the diagnosis of the baseline proposes, once there is one."""
 
     lab: Lab
     ledger: Ledger
@@ -61,6 +62,7 @@ class Search:
     workers: Workers = field(default_factory=lambda: Workers("study"))
     arithmetic: Arithmetic = field(default_factory=lambda: Arithmetic(0))
     wait: Callable[[float], None] = time.sleep
+    levers: Callable[[], Sequence[tuple[str, str]]] = tuple
 
     @property
     def trials(self) -> list[Trial]:

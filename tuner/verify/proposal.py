@@ -41,19 +41,22 @@ class Proposal:
 
     @property
     def direction(self) -> str:
-        """up, down, on, off, or "other" for a word."""
-        old, new = self.before[self.knob], self.after[self.knob]
-        if isinstance(old, bool) and isinstance(new, bool):
-            return "on" if new else "off"
-        if isinstance(old, str) or isinstance(new, str):
-            return "other"
-        return "up" if new > old else "down"
+        return direction_of(self.before[self.knob], self.after[self.knob])
 
     @property
     def change(self) -> str:
         """`max_num_seqs 4 → 8`."""
         old, new = self.before[self.knob], self.after[self.knob]
         return f"{self.knob} {setting_text(old)} → {setting_text(new)}"
+
+
+def direction_of(old: Setting, new: Setting) -> str:
+    """up, down, on, off, or "other" for a word."""
+    if isinstance(old, bool) and isinstance(new, bool):
+        return "on" if new else "off"
+    if isinstance(old, str) or isinstance(new, str):
+        return "other"
+    return "up" if new > old else "down"
 
 
 def of_knob(text: str, knobs: Mapping[str, KnobRange], objective: Objective) -> Proposal:

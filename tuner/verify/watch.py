@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from storage.sources import open_source
 from storage.sources.base import MetricSource
@@ -24,6 +24,8 @@ from tuner.targets.base import Config
 from tuner.workload import Workload
 
 SCRAPE_S = 0.5
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +55,36 @@ class Watched:
         self, endpoint: Endpoint, workload: Workload, *, seed: int, **more: Any
     ) -> Measurement:
         self.seen = None
-        source = open_source(url=endpoint.base_url, scrape_interval_s=SCRAPE_S)
-        try:
-            source.status()  # the first scrape
-            began_s = time.monotonic()
-            sending = Sending(content_salt=f"verify {seed}".encode())
-            made = self.inner(endpoint, workload, seed=seed, sending=sending, **more)
-            self.seen = self._look(source, endpoint.base_url, time.monotonic() - began_s)
-            return made
-        finally:
-            source.close()
-
-    def _look(self, source: MetricSource, url: str, window_s: float) -> Seen | None:
-        if not source.status().up or dialect_of(source.names()) is None:
-            return None
-        signals = collect(
-            source, window_s=max(window_s, 1.0), server_info=server_info(url) | dict(self.config),
-            quantiles=asked_quantiles(self.slos.clauses), target=url,
+        sending = Sending(content_salt=f"verify {seed}".encode())
+        made, self.seen = seen_while(
+            endpoint.base_url, self.config, self.slos,
+            lambda: self.inner(endpoint, workload, seed=seed, sending=sending, **more),
         )  # fmt: skip
-        return Seen(signals, diagnose(signals, self.slos))
+        return made
+
+
+def seen_while(
+    url: str, config: Config, slos: SloSet, measure: Callable[[], Made]
+) -> tuple[Made, Seen | None]:
+    """What measure() returns, and what the server's metrics said meanwhile; None where it exports
+    nothing that tells. config: settings that the server may not tell."""
+    source = open_source(url=url, scrape_interval_s=SCRAPE_S)
+    try:
+        source.status()  # the first scrape
+        began_s = time.monotonic()
+        made = measure()
+        return made, _look(source, url, config, slos, time.monotonic() - began_s)
+    finally:
+        source.close()
+
+
+def _look(
+    source: MetricSource, url: str, config: Config, slos: SloSet, window_s: float
+) -> Seen | None:
+    if not source.status().up or dialect_of(source.names()) is None:
+        return None
+    signals = collect(
+        source, window_s=max(window_s, 1.0), server_info=server_info(url) | dict(config),
+        quantiles=asked_quantiles(slos.clauses), target=url,
+    )  # fmt: skip
+    return Seen(signals, diagnose(signals, slos))

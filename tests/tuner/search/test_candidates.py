@@ -60,6 +60,25 @@ def test_a_point_that_misses_by_a_hair_may_be_noise() -> None:
     assert nearly(made.goal, found, made.trials) == SAFE
 
 
+def test_what_the_diagnosis_proposes_is_swept_first() -> None:
+    made = search()
+    levers = [("max_num_seqs", "up"), ("chunk_size", "down"), ("more replicas", "do")]
+    first, second, *_ = sweep_points(made.space, dict(DEFAULTS), 6, levers)
+    assert 128 < float(first["max_num_seqs"]) < 256
+    assert first | {"max_num_seqs": 128} == DEFAULTS
+    assert 1 < float(second["chunk_size"]) < 2048
+    plain = sweep_points(made.space, dict(DEFAULTS), 6)
+    assert len(sweep_points(made.space, dict(DEFAULTS), 6, levers)) == len(plain)
+    assert sweep_points(made.space, dict(DEFAULTS), 6, [("max_model_len", "down")]) == plain
+
+
+def test_a_lever_at_the_end_of_its_axis_is_no_point() -> None:
+    made = search()
+    full = DEFAULTS | {"max_num_seqs": 256}
+    points = sweep_points(made.space, full, 6, [("max_num_seqs", "up")])
+    assert points == sweep_points(made.space, full, 6)
+
+
 def test_sweep_points_vary_one_knob_and_are_feasible() -> None:
     made = search()
     points = sweep_points(made.space, dict(DEFAULTS), 6)
