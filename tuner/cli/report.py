@@ -1,4 +1,5 @@
-"""`tuner report`: what a stored study has found, in the terminal, as a web page or as a bundle."""
+"""`tuner report`: what a study of `optimize`, `sweep` or `verify` has found, in the terminal, as a
+web page or as a bundle."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.exchange.bundle import StoredStudy
-    from tuner.report.study import StudyReport
+    from tuner.report.any_study import Report
 
 NAME = "report"
-HELP = "show what a study has found: answer, history, importances, what its SLOs cost"
+HELP = "show what a study of optimize, sweep or verify has found, in text, as a page or as a bundle"
 
 UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What parts of a bundle that do not fit each other come to while it is judged again."""
@@ -47,40 +48,50 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.study is None) == (args.from_bundle is None):
         raise UserError("name a STUDY of the database, or give --from-bundle FILE: one of the two")
-    for option in ("html", "bundle"):
-        if getattr(args, option) is not None:
-            check_folder(f"--{option}", getattr(args, option))
+    if args.from_bundle is not None and args.bundle is not None:
+        raise UserError("--bundle writes what --from-bundle reads: copy the file")
+    if args.html is not None:
+        check_output("--html", args.html, args.database, from_bundle=args.from_bundle)
+    if args.bundle is not None:
+        check_output("--bundle", args.bundle, args.database, html=args.html)
     if args.from_bundle is not None:
-        if args.bundle is not None:
-            raise UserError("--bundle writes what --from-bundle reads: copy the file")
         path = Path(args.from_bundle)
         return _show(args, _fitting(read_bundle(path), path.name))
     with open_database(args.database, read_only=True) as database:
         return _show_stored(args, of_database(database, args.study))
 
 
-def check_folder(option: str, path: str) -> None:
-    """UserError for a file in a folder that is not there."""
+def check_output(option: str, path: str, database: str, **taken: str | None) -> None:
+    """UserError for a file in a folder that is not there, or one that holds something else: the
+    database, or what another option names."""
+    from storage import location
+
     if not Path(path).resolve().parent.is_dir():
         raise UserError(f"{option} {path}: there is no folder of that name")
+    others = {f"that of --{name.replace('_', '-')}": other for name, other in taken.items()}
+    for what, other in {"the database": location.parse(database).path, **others}.items():
+        if other is not None and Path(path).resolve() == Path(other).resolve():
+            raise UserError(f"{option} {path}: this file is {what}; name another")
 
 
 def report_to(path: str, database: str, study: str) -> None:
     """The page of a stored study. Raises UserError, StorageError."""
     from storage import open_database
     from tuner.exchange.bundle import of_database
-    from tuner.report.study import study_report
+    from tuner.report.any_study import report_of
 
     with open_database(database, read_only=True) as opened:
-        _write_page(study_report(of_database(opened, study)), path)
+        _write_page(report_of(of_database(opened, study)), path)
 
 
-def _fitting(stored: StoredStudy, name: str) -> StudyReport:
+def _fitting(stored: StoredStudy, name: str) -> Report:
     """Each part of a bundle is checked as it is read; that parts fit each other shows here."""
-    from tuner.report.study import study_report
+    from tuner.report.any_study import report_of
 
     try:
-        return study_report(stored)
+        return report_of(stored)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
     except UNFIT as error:
         told = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UserError(f"{name} is damaged, or of another version ({told})") from error
@@ -89,7 +100,7 @@ def _fitting(stored: StoredStudy, name: str) -> StudyReport:
 def _show_stored(args: argparse.Namespace, stored: StoredStudy) -> int:
     from tuner.cli.export import write_whole
     from tuner.exchange.bundle import write_bundle
-    from tuner.report.study import study_report
+    from tuner.report.any_study import report_of
 
     if args.bundle is not None:
         packed = args.bundle.endswith(".gz")
@@ -98,26 +109,26 @@ def _show_stored(args: argparse.Namespace, stored: StoredStudy) -> int:
         ProgressLine(quiet=args.quiet).note(f"{told} in {args.bundle}")
         if args.html is None and not args.json:
             return EXIT_DONE
-    return _show(args, study_report(stored))
+    return _show(args, report_of(stored))
 
 
-def _show(args: argparse.Namespace, report: StudyReport) -> int:
-    from tuner.report.study_text import study_report_dict, study_report_lines
+def _show(args: argparse.Namespace, report: Report) -> int:
+    from tuner.report.any_study import dict_of, lines_of
 
     if args.html is not None:
         _write_page(report, args.html)
         told = f"{report.study.name}: {count_text(len(report.outcomes), 'measurement')}"
         ProgressLine(quiet=args.quiet).note(f"{told} on the page {args.html}")
     if args.json:
-        print_json(study_report_dict(report))
+        print_json(dict_of(report))
     elif args.html is None:
-        print("\n".join(study_report_lines(report)))
+        print("\n".join(lines_of(report)))
     return EXIT_DONE
 
 
-def _write_page(report: StudyReport, path: str) -> None:
+def _write_page(report: Report, path: str) -> None:
     from tuner.cli.export import write_whole
-    from tuner.report.html.study_page import render_study_html
+    from tuner.report.any_study import page_of
 
-    page = render_study_html(report)
+    page = page_of(report)
     write_whole(Path(path), lambda part: part.write_text(page, encoding="utf-8"))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from storage import Database, Study, open_database
+from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
 from tuner.cli.invocation import command_text
 from tuner.cli.narrate import Narrator
@@ -28,6 +29,7 @@ from tuner.search.pace import Pace
 from tuner.search.space import Space, joint_space, parse_axis
 from tuner.search.sweep import (
     LOAD_KNOBS,
+    LOAD_RANGES,
     Config,
     Line,
     SweepPoint,
@@ -41,13 +43,7 @@ from tuner.search.sweep import (
 from tuner.search.trial import Lab, run_trial
 from tuner.slo import parse_slos
 from tuner.targets import Target, TargetError
-from tuner.targets.base import KnobRange
 from tuner.units import count_text
-
-_LOAD_RANGE = {
-    "concurrency": KnobRange(1, 1, 1_000_000, live=True),
-    "rate": KnobRange(1.0, 1e-6, 1e6, live=True),
-}
 
 
 def run_sweep(args: argparse.Namespace) -> int:
@@ -125,7 +121,7 @@ class _Sitting:
             lines += lines_of(space, request.loads, request.points, self.baseline)
         for text in request.load_knobs:
             lines += load_lines(
-                parse_axis(text, _LOAD_RANGE), request.loads, request.points, self.baseline
+                parse_axis(text, LOAD_RANGES), request.loads, request.points, self.baseline
             )
         return lines
 
@@ -133,6 +129,8 @@ class _Sitting:
         """Measure the baseline, ask the tree, and sweep what it names."""
         self.target.apply(self.baseline)
         diagnosis = diagnose_baseline(self.target, self.request.slos, self._measure_baseline)
+        if diagnosis is not None:
+            store_diagnosis(self.database, self.ledger.outcomes[-1], diagnosis)
         advice = advise(diagnosis, self.knobs, self.request.points)
         for text in advice.told:
             self.line.note(text)
@@ -205,8 +203,8 @@ class _Sitting:
             print("no knob of this server can be turned from here")
             return EXIT_ANSWER_IS_NO
         outcomes = self.ledger.outcomes
-        found = [(line, points_of(line, outcomes, self.lab)) for line in lines]
-        told = [sweep_dict(line, points, self.objective) for line, points in found]
+        found = [(line, points_of(line, outcomes, self.request.slos)) for line in lines]
+        told = [sweep_dict(line, points, self.objective, self.baseline) for line, points in found]
         best = next((one for one in told if one["best"]), told[0])
         self.database.update_study(
             self.study.id,
@@ -223,7 +221,7 @@ class _Sitting:
         request, lines = self.request, []
         for line, points in found:
             load = load_text(line.workload, request.seed, request.window_s, request.warmup_s)
-            lines += sweep_lines(line, points, request.slos, self.objective, load)
+            lines += sweep_lines(line, points, request.slos, self.objective, load, self.baseline)
         return lines
 
     def _answered(self, pair: tuple[Line, list[SweepPoint]]) -> bool:

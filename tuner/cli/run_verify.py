@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
-from storage import Database, NewVerification, open_database
+from storage import Database, NewVerification, Study, open_database
+from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import (
     EXIT_ANSWER_IS_NO,
     EXIT_DONE,
@@ -25,7 +25,13 @@ from tuner.quality import Task
 from tuner.quality.check import check_of
 from tuner.report.flags import config_text
 from tuner.report.optimize import result_dict
-from tuner.report.verify import history_lines, realised_dict, side_effect_dict, verify_lines
+from tuner.report.verify import (
+    history_lines,
+    realised_dict,
+    side_effect_dict,
+    verify_dict,
+    verify_lines,
+)
 from tuner.report.words import load_text
 from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S
 from tuner.search.candidates import closest
@@ -113,7 +119,7 @@ class _Sitting:
             self.target, self.workload, self.slos, watched, window_s, warmup_s, self._progress,
             quality=check_of(self.task, ()),
         )  # fmt: skip
-        study = self._study()
+        study = self._study(window_s, warmup_s)
         ledger = StudyLedger(self.database, study, self.slos, self.workload)
         state, keep = "failed", self.before
         try:
@@ -121,6 +127,8 @@ class _Sitting:
             first = measured(lab, self.before, self.args.seed)
             ledger.add(first)
             self._done(first)
+            if watched.seen is not None:
+                store_diagnosis(self.database, first, watched.seen.diagnosis)
             proof = Proof(self._proposal(watched.seen), self._goal())
             answer = prove(
                 lab, ledger, proof, first, pairs=self.args.pairs, seed=self.args.seed,
@@ -163,13 +171,14 @@ class _Sitting:
     def _goal(self) -> EachLoad:
         return EachLoad((self.objective,), self.slos, (self.workload,))
 
-    def _study(self) -> Any:
+    def _study(self, window_s: float, warmup_s: float) -> Study:
         what = f"node {self.args.node}" if self.args.node else str(self.args.knob)
         return self.database.create_study(
             study_name("verify"), command=command_text(), slos=str(self.slos),
             seed=self.args.seed, target=self.target.describe() | {"original_config": self.before},
             workload=self.workload.as_dict(), objective=str(self.objective),
             space={"axes": [what], "fixed": self.before},
+            budget={"pairs": self.args.pairs, "window_s": window_s, "warmup_s": warmup_s},
         )  # fmt: skip
 
     def _began(self, pair: int, config: Config) -> None:
@@ -218,22 +227,12 @@ class _Sitting:
             engine=str(about.get("kind")), outcomes=proof.outcomes,
             nearest=closest(proof.outcomes),
         )  # fmt: skip
-        self.database.update_study(study_id, result=result)
+        why_not = predicted if isinstance(predicted, str) else ""
+        self.database.update_study(study_id, result=result | {"why_no_prediction": why_not})
 
     def _show(self, proof: Proof, answer: Answer, load: str, study: str, applied: bool) -> int:
         if self.args.json:
-            predicted = proof.prediction
-            print_json({
-                "study": study, "node": proof.proposal.node, "change": proof.proposal.change,
-                "before": proof.proposal.before, "after": proof.proposal.after,
-                "figure": self.objective.key, "outcome": answer.outcome, "reason": answer.reason,
-                "predicted": predicted.as_dict() if isinstance(predicted, Prediction) else None,
-                "why_no_prediction": predicted if isinstance(predicted, str) else "",
-                "realised": realised_dict(proof), "side_effects": side_effect_dict(proof),
-                "node_before": proof.node_state(proof.proposal.before),
-                "node_after": proof.node_state(proof.proposal.after),
-                "applied": applied, "load": load,
-            })  # fmt: skip
+            print_json({"study": study} | verify_dict(proof, answer, load, applied))
         else:
             print("\n".join(verify_lines(proof, answer, load, study)))
         return EXIT_DONE if answer.outcome == "holds" else EXIT_ANSWER_IS_NO

@@ -6,24 +6,19 @@ stored and counts as the baseline's value of every knob.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from engine.knobs import KNOBS, LIVE_KNOBS
-from storage.sources import open_source
-from tuner.diagnosis import Diagnosis, asked_quantiles, collect, diagnose
+from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.model import Lever
-from tuner.diagnosis.registry import dialect_of
-from tuner.diagnosis.server_info import server_info
 from tuner.search.axis import Axis
 from tuner.search.space import parse_axis
 from tuner.search.sweep import towards
 from tuner.slo import SloSet
 from tuner.targets import Target
 from tuner.targets.base import KnobRange, setting_text
-
-SCRAPE_S = 0.5
+from tuner.verify.watch import seen_while
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +33,9 @@ def diagnose_baseline(
     target: Target, slos: SloSet, measure: Callable[[], None]
 ) -> Diagnosis | None:
     """What binds the target while measure() loads it; None where it exports nothing to tell."""
-    url = target.endpoint.base_url
-    source = open_source(url=url, scrape_interval_s=SCRAPE_S)
-    try:
-        source.status()  # the first scrape
-        began_s = time.monotonic()
-        measure()
-        window_s = max(time.monotonic() - began_s, 1.0)
-        if not source.status().up or dialect_of(source.names()) is None:
-            return None
-        settings = {name: knob.value for name, knob in target.knobs().items()}
-        signals = collect(
-            source, window_s=window_s, server_info=server_info(url) | settings,
-            quantiles=asked_quantiles(slos.clauses), target=url,
-        )  # fmt: skip
-        return diagnose(signals, slos)
-    finally:
-        source.close()
+    settings = {name: knob.value for name, knob in target.knobs().items()}
+    _, seen = seen_while(target.endpoint.base_url, settings, slos, measure)
+    return seen.diagnosis if seen is not None else None
 
 
 def advise(diagnosis: Diagnosis | None, knobs: Mapping[str, KnobRange], points: int) -> Advice:

@@ -1,10 +1,12 @@
 """A whole study in one JSON file: who was measured, what was asked, every measurement, its records.
 
-    {"slotune_study": 1, "versions": {…}, "study": {…}, "measurements": [{…, "records": {…}}, …]}
+    {"slotune_study": 2, "versions": {…}, "study": {…}, "findings": […], "verifications": […],
+     "measurements": [{…, "records": {…}}, …]}
 
-`study` and each measurement hold the columns that the database keeps; `records` maps each column
-of RequestRecord to one value per request (null: a time that never came). Plain or gzip; which, is
-seen in the file, not in its name. Invariant: what was written reads back bit for bit, and reading
+`study`, each finding, verification and measurement hold the columns that the database keeps;
+`records` maps each column of RequestRecord to one value per request (null: a time that never came).
+Format 1 has no findings and verifications. Plain or gzip; which, is seen in the file, not in its
+name. Invariant: what was written reads back bit for bit, and reading
 takes memory for at most MOST_BYTES of text.
 """
 
@@ -23,9 +25,10 @@ from typing import Any, BinaryIO, cast
 import orjson
 
 from storage.errors import StorageError
-from storage.rows import Measurement, Study
+from storage.rows import Finding, Measurement, Study, Verification
 from tuner.errors import UserError
-from tuner.exchange.bundle_rows import checked_row
+from tuner.exchange.belonging import findings_in, unknown_study, verifications_of
+from tuner.exchange.bundle_rows import Row, checked_row
 from tuner.exchange.checks import checked
 from tuner.exchange.provenance import provenance
 from tuner.exchange.run import Columns, from_stored
@@ -35,7 +38,10 @@ from tuner.regular import check_regular
 if typing.TYPE_CHECKING:
     from storage import Database
 
-VERSION = 1
+VERSION = 2
+WITH_FINDINGS = 2
+"""The first format that keeps findings and verifications."""
+
 MOST_BYTES = 512 * 2**20
 """Of text, unpacked: what a bundle may hold."""
 
@@ -54,21 +60,27 @@ _KINDS = {f.name: str(f.type) for f in dataclasses.fields(RequestRecord)}
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
     """A study complete in itself. load_records: a measurement's id → its columns, StorageError
-    where none were stored. measurements in order of start."""
+    where none were stored. measurements in order of start; findings: of these, each diagnosis in
+    the tree's order; verifications: its own, and of what its baseline's diagnosis proposes.
+    format: of the bundle that it was read from."""
 
     study: Study
     measurements: tuple[Measurement, ...]
     load_records: Callable[[int], Mapping[str, Any]]
+    findings: tuple[Finding, ...] = ()
+    verifications: tuple[Verification, ...] = ()
+    format: int = VERSION
 
 
 def of_database(database: Database, name: str) -> StoredStudy:
     """Raises UserError for a name that is none."""
     study = database.get_study(name)
     if study is None:
-        known = ", ".join(s.name for s in database.list_studies()) or "none"
-        raise UserError(f"no study named {name!r} in {database.location}; it has: {known}")
+        raise UserError(unknown_study(database, name))
     rows = tuple(database.list_measurements(study_id=study.id))
-    return StoredStudy(study, rows, database.load_records)
+    findings = findings_in(database, rows)
+    verified = verifications_of(database, study, findings)
+    return StoredStudy(study, rows, database.load_records, findings, verified)
 
 
 def write_bundle(stored: StoredStudy, path: Path, *, packed: bool) -> None:
@@ -108,6 +120,8 @@ def _write(stored: StoredStudy, out: BinaryIO) -> None:
             "slotune_study": VERSION,
             "versions": versions(stored.study),
             "study": dataclasses.asdict(stored.study),
+            "findings": [dataclasses.asdict(row) for row in stored.findings],
+            "verifications": [dataclasses.asdict(row) for row in stored.verifications],
         },
         option=_OPTIONS,
     )
@@ -187,7 +201,22 @@ def _stored(document: Any, name: str) -> StoredStudy:
             raise StorageError(f"measurement {measurement_id} in {name} has no request records")
         return records[measurement_id]
 
-    return StoredStudy(study, tuple(rows), load)
+    if format_ < WITH_FINDINGS:
+        return StoredStudy(study, tuple(rows), load, format=format_)
+    findings = _rows(document, "findings", Finding, name)
+    verified = _rows(document, "verifications", Verification, name)
+    return StoredStudy(study, tuple(rows), load, findings, verified, format_)
+
+
+def _rows(document: Mapping[str, Any], part: str, kind: type[Row], name: str) -> tuple[Row, ...]:
+    told = document.get(part)
+    if not isinstance(told, list):
+        raise UserError(f"{name} is a damaged bundle: it has no list of {part}")
+    singular = part.removesuffix("s")
+    return tuple(
+        checked_row(kind, values, f"{name}: {singular} {number}")
+        for number, values in enumerate(told, 1)
+    )
 
 
 def _records(told: Any, row: Measurement, study: Study, what: str) -> Columns:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from storage.rows import Study
 from tuner.errors import UserError
 from tuner.exchange.bundle import StoredStudy
-from tuner.exchange.judging import workload_of
+from tuner.report.recorded import Recorded, recorded
 from tuner.report.study_points import Point, point_of
 from tuner.search.axis import Axis, is_number
 from tuner.search.capacity import Capacity
@@ -23,29 +23,22 @@ from tuner.search.each_load import EachLoad
 from tuner.search.goal import Goal
 from tuner.search.importance import Importances, importances
 from tuner.search.knob_text import parse_knob
-from tuner.search.ledger import stored_outcome
 from tuner.search.objective import CAPACITY, objective_from_text
 from tuner.search.price import Ladder, ladders
 from tuner.search.trial import Outcome
 from tuner.search.trials import Trial, explored, trials_of
-from tuner.slo import SloSet, parse_slos
 from tuner.targets.base import KnobRange, Setting
-from tuner.workload import Workload, parse_workload
 
 MARGIN = "worst SLO margin"
 
 
 @dataclass(frozen=True, slots=True)
-class StudyReport:
+class StudyReport(Recorded):
     """decision None: the study has no answer, and no_answer says why. importances: by objective,
     and of the worst SLO margin. unread: the stored axes that this version cannot read."""
 
-    study: Study
     goal: Goal
-    baseline: Config
     axes: tuple[Axis, ...]
-    loads: tuple[str, ...]
-    outcomes: list[Outcome]
     points: list[Point]
     decision: Decision | None
     no_answer: str
@@ -71,74 +64,25 @@ class StudyReport:
 
 
 def study_report(stored: StoredStudy) -> StudyReport:
-    """Raises UserError for a study that is no search, StorageError."""
-    study = stored.study
-    goal, texts = _goal(stored)
-    outcomes = _outcomes(stored, goal)
-    baseline = _baseline(study, outcomes)
-    axes, unread = _axes(study, baseline, outcomes)
-    trials = trials_of(outcomes)
+    """Of a search. Raises UserError, StorageError."""
+    base = recorded(stored)
+    goal = _goal(base)
+    axes, unread = _axes(base.study, base.baseline, base.outcomes)
+    trials = trials_of(base.outcomes)
     points = [point_of(number, trial, trials, goal) for number, trial in enumerate(trials, 1)]
-    decision, why = _decision(study, outcomes, baseline, goal)
+    decision, why = _decision(base.study, base.outcomes, base.baseline, goal)
     return StudyReport(
-        study, goal, baseline, axes, texts, outcomes, points, decision, why,
-        _importances(goal, points, axes), ladders(goal, trials), unread,
+        **base.parts(), goal=goal, axes=axes, points=points, decision=decision, no_answer=why,
+        importances=_importances(goal, points, axes), ladders=ladders(goal, trials), unread=unread,
     )  # fmt: skip
 
 
-def _goal(stored: StoredStudy) -> tuple[Goal, tuple[str, ...]]:
-    """And the texts of its loads, as they were given."""
-    study = stored.study
-    space = study.space or {}
-    kept = space.get("objectives")
-    if not kept:
-        raise UserError(
-            f"study {study.name} is no search of `tuner optimize`; `tuner studies {study.name}` "
-            "shows it"
-        )
+def _goal(base: Recorded) -> Goal:
+    kept = (base.study.space or {})["objectives"]
     objectives = tuple(objective_from_text(text) for text in kept)
-    slos = parse_slos([study.slos]) if study.slos else SloSet()
-    told = study.workload or {}
-    texts = tuple(str(one.get("text") or "") for one in (told, *(told.get("also") or [])))
-    loads = tuple(_load(text, stored) for text in texts)
     if objectives[0].key == CAPACITY:
-        return Capacity(slos, loads[0]), texts
-    return EachLoad(objectives, slos, loads), texts
-
-
-def _load(text: str, stored: StoredStudy) -> Workload:
-    """The load a text names; where its file is not on this machine, one of the records' lengths:
-    only its arrivals count for what was measured already."""
-    try:
-        return parse_workload(text or None)
-    except UserError:
-        row = next((r for r in stored.measurements if (r.workload or {}).get("text") == text), None)
-        if row is None or row.summary is None:
-            raise
-        return workload_of(text, stored.load_records(row.id))
-
-
-def _outcomes(stored: StoredStudy, goal: Goal) -> list[Outcome]:
-    price = (stored.study.space or {}).get("price_per_hour")
-    told = stored.study.workload or {}
-    texts = [str(one.get("text") or "") for one in (told, *(told.get("also") or []))]
-    known = dict(zip(texts, goal.loads, strict=True))
-    found = []
-    for row in stored.measurements:
-        text = str((row.workload or {}).get("text") or texts[0])
-        if text not in known:
-            known[text] = _load(text, stored)
-        found.append(
-            stored_outcome(row, stored.load_records, goal.slos, known[text], price)
-        )  # fmt: skip
-    return found
-
-
-def _baseline(study: Study, outcomes: Sequence[Outcome]) -> Config:
-    told = (study.target or {}).get("original_config")
-    if told:
-        return dict(told)
-    return next((dict(o.config) for o in outcomes if o.stage == "baseline"), {})
+        return Capacity(base.slos, base.workloads[0])
+    return EachLoad(objectives, base.slos, base.workloads)
 
 
 def _axes(

@@ -14,6 +14,7 @@ from tuner.report.optimize import UNSTEADY
 from tuner.report.study import StudyReport
 from tuner.search.axis import is_number
 from tuner.search.noise import noise_of
+from tuner.search.trial import Outcome
 from tuner.search.trials import distinct, explored
 from tuner.targets.base import setting_text
 from tuner.units import count_text, show
@@ -38,9 +39,14 @@ class Check:
 
 def checks(report: StudyReport) -> list[Check]:
     return [
-        *_edges(report), _missed(report), _noise(report), _drift(report), _client(report),
-        _failed(report), _early(report), *_unread(report),
+        *_edges(report), _missed(report), _noise(report), _drift(report),
+        *measured_checks(report.outcomes), _early(report), *_unread(report),
     ]  # fmt: skip
+
+
+def measured_checks(outcomes: Sequence[Outcome]) -> list[Check]:
+    """Of the measurements of any study."""
+    return [_client(outcomes), _failed(outcomes)]
 
 
 def _edges(report: StudyReport) -> Iterator[Check]:
@@ -102,9 +108,9 @@ def _drift(report: StudyReport) -> Check:
     return Check(name, "look" if high > UNSTEADY * low else "fine", text)
 
 
-def _client(report: StudyReport) -> Check:
-    reasons = [_reason(o.failure_reason) for o in report.outcomes if o.state == "invalid"]
-    total = len(report.outcomes)
+def _client(outcomes: Sequence[Outcome]) -> Check:
+    reasons = [_reason(o.failure_reason) for o in outcomes if o.state == "invalid"]
+    total = len(outcomes)
     if not reasons:
         text = f"0 of {count_text(total, 'measurement')} spoilt by the load generator"
         return Check("load generator", "fine" if total else "unknown", text)
@@ -112,9 +118,9 @@ def _client(report: StudyReport) -> Check:
     return Check("load generator", "look", text)
 
 
-def _failed(report: StudyReport) -> Check:
-    failed = [o for o in report.outcomes if o.state in ("failed", "aborted")]
-    total = len(report.outcomes)
+def _failed(outcomes: Sequence[Outcome]) -> Check:
+    failed = [o for o in outcomes if o.state in ("failed", "aborted")]
+    total = len(outcomes)
     if not failed:
         text = f"0 of {count_text(total, 'measurement')} failed"
         return Check("failures", "fine" if total else "unknown", text)

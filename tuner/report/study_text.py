@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tuner.report.findings import findings_dict, findings_lines, tried_in
 from tuner.report.flags import config_text
 from tuner.report.optimize import report_lines, result_dict
+from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
 from tuner.report.study_health import checks
 from tuner.report.study_points import Point
 from tuner.report.table import aligned, estimate_text
-from tuner.report.words import ANSWERS, VERDICTS, load_text
+from tuner.report.words import ANSWERS, VERDICTS
 from tuner.search.candidates import closest
 from tuner.search.importance import Importances
 from tuner.search.price import Ladder, Rung
@@ -27,6 +29,7 @@ def study_report_lines(report: StudyReport) -> list[str]:
     lines = _answer_lines(report)
     if changed := changed_text(report):
         lines.append(f"caution: {changed}")
+    lines += findings_lines(report, tried_in(report))
     lines += ["", "checks"]
     lines += aligned([[c.name, STATES[c.state], c.text] for c in checks(report)])
     for figure, found in report.importances.items():
@@ -52,7 +55,7 @@ def study_report_dict(report: StudyReport) -> dict[str, Any]:
         "importances": {key: _importances_dict(found) for key, found in report.importances.items()},
         "slo_price": [_ladder_dict(ladder) for ladder in report.ladders],
         "checks": [{"name": c.name, "state": c.state, "text": c.text} for c in checks(report)],
-    }
+    } | findings_dict(report, tried_in(report))
 
 
 def told(found: Importances) -> list[str]:
@@ -100,24 +103,26 @@ def ruled_out(report: StudyReport) -> Mapping[str, int]:
     return {str(why): int(count) for why, count in kept.items()}
 
 
-def load_of(report: StudyReport) -> str:
-    budget = report.study.budget or {}
-    loads = " and ".join(report.loads)
-    return load_text(
-        loads, report.study.seed or 0, float(budget.get("window_s") or 0.0),
-        float(budget.get("warmup_s") or 0.0),
-    )  # fmt: skip
-
-
 def _answer_lines(report: StudyReport) -> list[str]:
     study = report.study
     if report.decision is None:
-        return [f"study {study.name}, {study.state}: no answer", f"  {report.no_answer}"]
+        lines = [f"study {study.name}, {study.state}: no answer", f"  {report.no_answer}"]
+        return [*lines, *began_as(report)]
     lines = report_lines(
-        report.decision, report.goal, **named(report), load=load_of(report), study=study.name,
+        report.decision, report.goal, **named(report), load=report.load, study=study.name,
         outcomes=report.outcomes, nearest=closest(report.outcomes), ruled_out=ruled_out(report),
     )[1:]  # fmt: skip
-    return [*lines, f"began as: {study.command}"] if study.command else lines
+    return [*lines, *not_done(report), *began_as(report)]
+
+
+def not_done(report: Recorded) -> list[str]:
+    """What a study that has not come to its end is shown with."""
+    state = report.study.state
+    return [] if state == "done" else [f"the study is {state}: this is what it holds so far"]
+
+
+def began_as(report: Recorded) -> list[str]:
+    return [f"began as: {report.study.command}"] if report.study.command else []
 
 
 def _ladder_lines(ladder: Ladder) -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage import Verification
 from tuner.report.flags import config_text
 from tuner.report.table import aligned
 from tuner.report.words import VERDICTS
+from tuner.slo import VerdictState
 from tuner.stats import Comparison
 from tuner.verify.history import records
 from tuner.verify.predict import Prediction, kept
 from tuner.verify.proof import Answer, Proof
+from tuner.verify.proposal import Proposal
 
 TITLES = {
     "holds": "The advice holds",
@@ -33,7 +35,9 @@ def realised_dict(proof: Proof) -> dict[str, Any] | None:
     gain = proof.gain
     if gain is None:
         return None
-    found = _comparison(gain) | {"pairs": proof.pairs, "confidence": gain.confidence}
+    found = _comparison(gain) | {
+        "pairs": proof.pairs, "confidence": gain.confidence, "method": gain.method,
+    }  # fmt: skip
     if isinstance(proof.prediction, Prediction):
         found["prediction"] = kept(proof.prediction, gain.low, gain.high)
     return found
@@ -52,12 +56,12 @@ def verify_lines(proof: Proof, answer: Answer, load: str, study: str) -> list[st
     proposal = proof.proposal
     rows = [["before", config_text(proposal.before)], ["after", config_text(proposal.after)]]
     if proposal.node:
-        rows.insert(0, ["advice", f"{proposal.node}: {proposal.advice}"])
-    rows.append(["predicted", _predicted(proof)])
-    rows.append(["realised", _realised(proof)])
+        rows.insert(0, ["advice", advice_text(proposal)])
+    rows.append(["predicted", predicted_text(proof)])
+    rows.append(["realised", realised_text(proposal.objective.key, realised_dict(proof))])
     rows += [["side effect", text] for text in _side_effects(proof)]
     rows += [["SLOs", text] for text in _slos(proof)]
-    if text := _node_text(proof):
+    if text := node_text(proof):
         rows.append(["node", text])
     return [
         f"{proposal.change}, judged by {proposal.objective.key}",
@@ -69,28 +73,52 @@ def verify_lines(proof: Proof, answer: Answer, load: str, study: str) -> list[st
     ]
 
 
-def _predicted(proof: Proof) -> str:
+def advice_text(proposal: Proposal) -> str:
+    """The node and the lever's effect; "" where the user named the knob."""
+    return ": ".join(part for part in (proposal.node, proposal.advice) if part)
+
+
+def predicted_text(proof: Proof) -> str:
     found, key = proof.prediction, proof.proposal.objective.key
     if isinstance(found, Prediction):
         return f"{key} × {found.low:.3g} to {found.high:.3g}: {found.ground}"
     return f"no prediction: {found}"
 
 
-def _realised(proof: Proof) -> str:
-    gain, key = proof.gain, proof.proposal.objective.key
-    if gain is None:
+def realised_text(key: str, found: Mapping[str, Any] | None) -> str:
+    """Of the figure that decides, what realised_dict() holds, fresh or stored."""
+    if found is None:
         return "no pair has a result on both sides"
-    pairs = f"{proof.pairs} interleaved pair{'s' if proof.pairs != 1 else ''}"
-    if math.isnan(gain.ratio):
-        return f"{key}: no ratio ({gain.method})"
-    if proof.pairs < 2:
-        return f"{key} × {gain.ratio:.3g} ({pairs}, no interval)"
-    told = f"{100 * gain.confidence:.4g} % interval, {pairs}, same arrivals and prompts"
-    text = f"{key} × {gain.ratio:.3g} [{gain.low:.3g}, {gain.high:.3g}] ({told})"
-    text += f": {WORDS[gain.outcome]}"
-    if isinstance(proof.prediction, Prediction):
-        text += f"; {kept(proof.prediction, gain.low, gain.high)}"
-    return text
+    ratio, low, high = (_number(found.get(name)) for name in ("ratio", "low", "high"))
+    pairs = f"{found['pairs']} interleaved pair{'s' if found['pairs'] != 1 else ''}"
+    if math.isnan(ratio):
+        return f"{key}: no ratio ({found.get('method') or 'it is not measured on a side'})"
+    if found["pairs"] < 2:
+        return f"{key} × {ratio:.3g} ({pairs}, no interval)"
+    told = f"{100 * found['confidence']:.4g} % interval, {pairs}, same arrivals and prompts"
+    text = f"{key} × {ratio:.3g} [{low:.3g}, {high:.3g}] ({told}): {WORDS[found['outcome']]}"
+    return f"{text}; {found['prediction']}" if found.get("prediction") else text
+
+
+def _number(stored: float | None) -> float:
+    """JSON keeps what is not finite as null."""
+    return math.nan if stored is None else stored
+
+
+def verify_dict(proof: Proof, answer: Answer, load: str, applied: bool) -> dict[str, Any]:
+    """JSON-able."""
+    proposal, predicted = proof.proposal, proof.prediction
+    return {
+        "node": proposal.node, "change": proposal.change,
+        "before": proposal.before, "after": proposal.after,
+        "figure": proposal.objective.key, "outcome": answer.outcome, "reason": answer.reason,
+        "predicted": predicted.as_dict() if isinstance(predicted, Prediction) else None,
+        "why_no_prediction": predicted if isinstance(predicted, str) else "",
+        "realised": realised_dict(proof), "side_effects": side_effect_dict(proof),
+        "node_before": proof.node_state(proposal.before),
+        "node_after": proof.node_state(proposal.after),
+        "applied": applied, "load": load,
+    }  # fmt: skip
 
 
 def _side_effects(proof: Proof) -> list[str]:
@@ -108,19 +136,24 @@ def _side_effects(proof: Proof) -> list[str]:
 
 
 def _slos(proof: Proof) -> list[str]:
+    return [
+        f"{text}: {VERDICTS[before]} → {VERDICTS[after]}"
+        for text, before, after in clause_states(proof)
+    ]
+
+
+def clause_states(proof: Proof) -> list[tuple[str, VerdictState, VerdictState]]:
+    """(clause, before, after) of each SLO, over all pairs; [] before both sides have a result."""
     decision, found = proof.decision, proof.standing
     if not proof.goal.slos or decision is None or found is None:
         return []
     before = {c.clause.text: c.state for c in decision.baseline.verdict.clauses}
     after = {c.clause.text: c.state for c in found.pooled.verdict.clauses}
-    return [
-        f"{text}: {VERDICTS[before[text]]} → {VERDICTS[after[text]]}"
-        for text in before
-        if text in after
-    ]
+    return [(text, before[text], after[text]) for text in before if text in after]
 
 
-def _node_text(proof: Proof) -> str:
+def node_text(proof: Proof) -> str:
+    """Whether the node that was turned for cleared; "" where nothing tells."""
     before = proof.node_state(proof.proposal.before)
     after = proof.node_state(proof.proposal.after)
     if not proof.proposal.node or before is None or after is None:

@@ -21,6 +21,7 @@ from tuner.search.session import FAILURE_LIMIT, Events
 from tuner.search.space import Space
 from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.search.trials import number_of
+from tuner.slo import SloSet
 from tuner.slo.pooled import Pooled
 from tuner.targets.base import KnobRange, Setting, setting_text
 from tuner.targets.order import grouped
@@ -30,6 +31,11 @@ Config = dict[str, Setting]
 
 LOAD_KNOBS = {"concurrency": True, "rate": False}
 """Knobs of the load, not of the server: name → whether the loop is closed."""
+
+LOAD_RANGES = {
+    "concurrency": KnobRange(1, 1, 1_000_000, live=True),
+    "rate": KnobRange(1.0, 1e-6, 1e6, live=True),
+}
 
 WIDER = 4.0
 """How far a diagnosed knob is followed in its direction, as a multiple of its present value."""
@@ -175,7 +181,7 @@ def configs_of(lines: Sequence[Line]) -> int:
     return len(found)
 
 
-def points_of(line: Line, outcomes: Sequence[Outcome], lab: Lab) -> list[SweepPoint]:
+def points_of(line: Line, outcomes: Sequence[Outcome], slos: SloSet) -> list[SweepPoint]:
     """In the order of the values."""
     points = []
     for step in line.steps:
@@ -185,7 +191,7 @@ def points_of(line: Line, outcomes: Sequence[Outcome], lab: Lab) -> list[SweepPo
             SweepPoint(
                 step.value,
                 step.config,
-                pool(mine, lab.slos),
+                pool(mine, slos),
                 failures[-1] if failures else "" if mine else "not measured",
             )
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +86,7 @@ def test_what_cannot_be_is_told_in_one_sentence(
 ) -> None:
     assert "name a STUDY of the database, or give --from-bundle FILE" in refused(capsys)
     assert "one of the two" in refused(capsys, "night", "--from-bundle", "x")
-    assert "it has: night, empty" in refused(capsys, "nigth", "--database", database)
+    assert "did you mean night?" in refused(capsys, "nigth", "--database", database)
     gone = str(tmp_path / "none" / "x.html")
     told = refused(capsys, "night", "--database", database, "--html", gone)
     assert "there is no folder of that name" in told
@@ -154,7 +153,7 @@ def test_whatever_stands_in_a_bundle_is_reported_or_refused(
     else:
         capsys.readouterr()
         told = refused(capsys, *words)
-        assert re.search(r"spoilt\.json|study .* is no search", told), told
+        assert "spoilt.json" in told, told
 
 
 @pytest.fixture(scope="module")

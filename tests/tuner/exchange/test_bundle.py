@@ -6,7 +6,6 @@ import gzip
 import json
 import math
 import typing
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from storage.errors import StorageError
 from storage.rows import StudyState
+from tests.tuner.exchange.edits import Edit, drop, put, refusal, written
 from tests.tuner.report.stored_studies import DEFAULTS, broken, by_hand, loaded, measured, store
 from tests.tuner.runs import failed, good, running
 from tuner.errors import UserError
@@ -22,8 +22,6 @@ from tuner.exchange import bundle
 from tuner.exchange.bundle import StoredStudy, read_bundle, write_bundle
 from tuner.report.html.study_page import render_study_html
 from tuner.report.study import study_report
-
-Edit = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +44,6 @@ def document(study: StoredStudy, tmp_path: Path) -> dict[str, Any]:
     write_bundle(study, tmp_path / "whole.json", packed=False)
     found: dict[str, Any] = json.loads((tmp_path / "whole.json").read_text())
     return found
-
-
-def written(document: Any, tmp_path: Path) -> Path:
-    path = tmp_path / "b.json"
-    path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return path
-
-
-def refusal(path: Path) -> str:
-    """The one sentence."""
-    with pytest.raises(UserError) as caught:
-        read_bundle(path)
-    text = str(caught.value)
-    assert "\n" not in text
-    assert path.name in text
-    return text
 
 
 def same(a: Any, b: Any) -> bool:
@@ -102,7 +84,7 @@ def test_the_page_is_the_same_without_the_database(tmp_path: Path) -> None:
 
 
 def test_holds_what_was_asked_measured_and_with_what(document: dict[str, Any]) -> None:
-    assert document["slotune_study"] == 1
+    assert document["slotune_study"] == 2
     assert {"slotune", "python", "platform", "processor", "memory"} <= document["versions"].keys()
     assert "torch" not in document["versions"]
     asked = document["study"]
@@ -155,7 +137,7 @@ def test_what_is_damaged_inside_the_packing_is_told(study: StoredStudy, tmp_path
         ("[]", "no bundle"),
         ('{"benchmarks": []}', "no bundle"),
         ('{"slotune_requests": 1}', "no bundle"),
-        ('{"slotune_study": 2}', "format 2, of a newer slotune; this one reads up to 1"),
+        ('{"slotune_study": 3}', "format 3, of a newer slotune; this one reads up to 2"),
         ('{"slotune_study": "1"}', "damaged"),
         ('{"slotune_study": true}', "damaged"),
         ('{"slotune_study": 1}', "the study is damaged: it is no object"),
@@ -163,20 +145,6 @@ def test_what_is_damaged_inside_the_packing_is_told(study: StoredStudy, tmp_path
 )
 def test_what_is_foreign_or_newer_is_told(text: str, why: str, tmp_path: Path) -> None:
     assert why in refusal(written(text, tmp_path))
-
-
-def drop(*path: Any) -> Edit:
-    return lambda document: _at(document, path[:-1]).pop(path[-1])
-
-
-def put(*path: Any, value: Any) -> Edit:
-    return lambda document: _at(document, path[:-1]).__setitem__(path[-1], value)
-
-
-def _at(document: Any, path: tuple[Any, ...]) -> Any:
-    for part in path:
-        document = document[part]
-    return document
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from storage import open_database
+from storage import NewVerification, open_database
 from storage.errors import StorageError
 from tests.tuner.runs import failed, good, run
 from tests.tuner.search.synthetic import DEFAULTS, LOAD
+from tuner.diagnosis import Confidence, Lever, NodeResult, State
+from tuner.diagnosis.stored import findings_of
 from tuner.exchange.bundle import StoredStudy, of_database
 from tuner.records import RequestRecord
 from tuner.report.study import StudyReport, study_report
@@ -113,6 +116,127 @@ def by_hand() -> list[Outcome]:
     ]
 
 
+def store_sweep(
+    path: Path,
+    outcomes: Sequence[Outcome],
+    *,
+    knobs: Sequence[str] = ("chunk_size=256,1024,2048",),
+    load_knobs: Sequence[str] = (),
+    slos: str = "ttft_p95<500ms",
+    loads: Sequence[str] = (LOAD,),
+    points: int = 5,
+    constraints: Sequence[str] = (),
+    state: str = "done",
+    own: Mapping[str, Any] = DEFAULTS,
+) -> None:
+    """A study as `tuner sweep` keeps it."""
+    texts = [parse_workload(text).as_dict() for text in loads]
+    with open_database(path) as database:
+        study = database.create_study(
+            "s", command="tuner sweep --knob …", slos=slos, seed=0, objective=str(Objective()),
+            target={"kind": "slotune", "model": "m", "original_config": dict(own)},
+            workload=texts[0] | ({"also": texts[1:]} if texts[1:] else {}),
+            space={
+                "axes": list(knobs), "load_knobs": list(load_knobs), "fixed": {},
+                "constraints": list(constraints),
+            },
+            budget={"points": points, "repeat": 1, "window_s": 10.0, "warmup_s": 2.0},
+        )  # fmt: skip
+        ledger = StudyLedger(
+            database, study, parse_slos([slos] if slos else []), parse_workload(loads[0])
+        )
+        for outcome in outcomes:
+            ledger.add(outcome)
+        database.update_study(study.id, state=state)
+
+
+def swept(load: str = LOAD) -> list[Outcome]:
+    """Three values of one knob, the largest the server's own: it misses 500 ms."""
+    figures = {256: (0.2, 60), 1024: (0.4, 70), 2048: (0.8, 80)}
+    return [
+        measured(
+            DEFAULTS | {"chunk_size": chunk}, stage="sweep", at_s=20.0 * place, ttft_s=ttft_s,
+            count=count, load=load,
+        )
+        for place, (chunk, (ttft_s, count)) in enumerate(figures.items())
+    ]  # fmt: skip
+
+
+AFTER = DEFAULTS | {"chunk_size": 256}
+VERIFIED = NewVerification(
+    knob="chunk_size", direction="down", before=dict(DEFAULTS), after=AFTER, figure="ttft_p95",
+    outcome="holds", node="4.interference", slos="ttft_p95<500ms",
+    workload=parse_workload(LOAD).as_dict(),
+    predicted={"low": 0.2, "high": 1.0, "ground": "by arithmetic"},
+    realised={
+        "ratio": 0.25, "low": 0.24, "high": 0.26, "outcome": "improved", "pairs": 2,
+        "confidence": 0.9875, "prediction": "as predicted",
+    },
+    side_effects={}, node_before="critical", node_after="ok", reason="ttft_p95 is better",
+)  # fmt: skip
+
+
+def pairs(count: int = 2) -> list[Outcome]:
+    """Before and after in turn: a smaller chunk answers four times as soon."""
+    return [
+        measured(
+            config, stage="confirm", seed=100 + turn, at_s=40.0 * turn + 20 * place, ttft_s=ttft_s
+        )
+        for turn in range(count)
+        for place, (config, ttft_s) in enumerate([(DEFAULTS, 0.8), (AFTER, 0.2)])
+    ]
+
+
+def store_verification(
+    path: Path,
+    outcomes: Sequence[Outcome],
+    verification: NewVerification | None = VERIFIED,
+    *,
+    name: str = "v",
+    state: str = "done",
+    target: dict[str, Any] | None = None,
+    result: dict[str, Any] | None = None,
+) -> None:
+    """A study as `tuner verify` keeps it."""
+    with open_database(path) as database:
+        study = database.create_study(
+            name, command="tuner verify --node 4.interference", slos="ttft_p95<500ms", seed=0,
+            target={"kind": "slotune", "model": "m", "original_config": DEFAULTS} | (target or {}),
+            workload=parse_workload(LOAD).as_dict(), objective="minimize ttft_p95",
+            space={"axes": ["node 4.interference"], "fixed": DEFAULTS},
+            budget={"pairs": 5, "window_s": 10.0, "warmup_s": 2.0},
+        )  # fmt: skip
+        ledger = StudyLedger(database, study, parse_slos(["ttft_p95<500ms"]), parse_workload(LOAD))
+        for outcome in outcomes:
+            ledger.add(outcome)
+        if verification is not None:
+            database.add_verification(replace(verification, study_id=study.id))
+        database.update_study(study.id, state=state, result=result)
+
+
+SMALLER = Lever("chunk_size", "down", "decodes are interrupted for less time", "TTFT rises")
+CAUSE = NodeResult(
+    "4.interference", "Prefill interrupts decodes", State.CRITICAL, "p99 of gaps is 5 × p50",
+    levers=(SMALLER, Lever("more replicas", "do", "divides the load", "one more device")),
+    confidence=Confidence.HIGH, evidence=(("itl_p99", "100 ms"),),
+)  # fmt: skip
+NODES = (
+    NodeResult("1", "Stall", State.OK, "steps follow each other"),
+    CAUSE,
+    NodeResult("3", "TTFT", State.WARNING, "late", symptom_of="4.interference"),
+    NodeResult("5", "Cache", State.CANT_TELL, "no metric", missing=("prefix_cache_queries",)),
+)
+
+
+def diagnose_first(path: Path, nodes: Sequence[NodeResult] = NODES, name: str = "s") -> None:
+    """The first measurement of a study has these findings."""
+    with open_database(path) as database:
+        study = database.get_study(name)
+        assert study is not None
+        first = database.list_measurements(study_id=study.id)[0]
+        database.add_findings(findings_of(nodes), measurement_id=first.id, at_s=1_000.0)
+
+
 def loaded(path: Path, name: str = "s") -> StoredStudy:
     """Detached from the database: its records are read at once."""
     with open_database(path, read_only=True) as database:
@@ -128,7 +252,7 @@ def loaded(path: Path, name: str = "s") -> StoredStudy:
             raise StorageError(f"measurement {measurement_id} has no request records")
         return kept[measurement_id]
 
-    return StoredStudy(stored.study, stored.measurements, load)
+    return replace(stored, load_records=load)
 
 
 def report_of(path: Path, name: str = "s") -> StudyReport:

@@ -20,8 +20,9 @@ from tests.tuner.report.stored_studies import (
     store,
 )
 from tests.tuner.report.test_html import HOSTILE
-from tuner.exchange.bundle import StoredStudy
+from tuner.errors import UserError
 from tuner.report.html.study_page import render_study_html
+from tuner.report.recorded import kind_of
 from tuner.report.study import StudyReport, study_report
 from tuner.report.study_text import study_report_dict, study_report_lines
 from tuner.stats import Estimate
@@ -196,15 +197,12 @@ def test_the_terminal_and_json_tell_the_same(hand: StudyReport) -> None:
     assert "cannot tell: 2 measurements with a result" in text
 
 
-def test_a_sweep_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_study_of_no_known_command_is_refused_in_one_sentence(tmp_path: Path) -> None:
     store(tmp_path / "s.db", by_hand())
     stored = loaded(tmp_path / "s.db")
     space = {k: v for k, v in (stored.study.space or {}).items() if k != "objectives"}
-    swept = StoredStudy(
-        replace(stored.study, space=space), stored.measurements, stored.load_records
-    )
-    with pytest.raises(Exception, match="is no search of `tuner optimize`"):
-        study_report(swept)
+    with pytest.raises(UserError, match="is of none of `tuner optimize`, `sweep` and `verify`"):
+        kind_of(replace(stored, study=replace(stored.study, space=space)))
 
 
 def test_an_axis_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def render_compare_html(compared: Compared, slos: SloSet) -> str:
 
 
 def _figures(compared: Compared) -> str:
-    reach = _reach(list(compared.figures.values()))
+    reach = reach_of(list(compared.figures.values()))
     rows = []
     for key, found in compared.figures.items():
         ratio, interval = ratio_text(found)
@@ -86,7 +86,7 @@ def _figure(estimate: Estimate | None) -> str:
     return f'{value}<br><span class="dim">{escape(range_text(estimate))} · n {estimate.n:,}</span>'
 
 
-def _reach(figures: Sequence[Comparison]) -> float:
+def reach_of(figures: Sequence[Comparison]) -> float:
     """How far the common axis reaches: the widest finite interval, within bounds."""
     ends = [
         max(abs(math.log(end)) for end in (f.low, f.high) if 0 < end < math.inf)

@@ -18,6 +18,7 @@ from tuner.report.html.study_plot import (
     spread,
 )
 from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP
+from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
 from tuner.report.study_points import Point
 from tuner.report.words import VERDICTS
@@ -148,7 +149,7 @@ def front(report: StudyReport, places: tuple[int, int]) -> str:
     return chart.svg()
 
 
-def timeline(report: StudyReport) -> str:
+def timeline(report: Recorded) -> str:
     """When each measurement ran, a lane for each stage; those without a result are red."""
     width, height = LANES
     outcomes = report.outcomes

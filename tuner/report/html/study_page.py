@@ -8,21 +8,30 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from tuner.report.findings import tried_in
 from tuner.report.html import study_charts, study_knobs, study_tables
 from tuner.report.html.page import (
     callout,
     document,
-    facts,
     head,
     legend,
     panel,
     pill,
     section,
-    when,
+)
+from tuner.report.html.study_parts import (
+    FINDINGS,
+    FINDINGS_LEAD,
+    STAGES,
+    findings,
+    health,
+    provenance,
+    timeline,
 )
 from tuner.report.optimize import cautions, gain_text
 from tuner.report.study import MARGIN, StudyReport
-from tuner.report.study_text import UNCONFIRMED, changed_text, load_of, ruled_out
+from tuner.report.study_health import checks
+from tuner.report.study_text import UNCONFIRMED, changed_text, not_done, ruled_out
 from tuner.report.words import ANSWERS
 from tuner.search.axis import Axis
 from tuner.units import count_text, show
@@ -31,7 +40,6 @@ BADGES = {
     "improved": ("improved", "▲ improved"), "keep_baseline": ("", "keep the baseline"),
     "undecided": ("inconclusive", "? not decided"), "none_feasible": ("fail", "✘ SLOs missed"),
 }  # fmt: skip
-STAGES = [("c4", "baseline"), ("c2", "sweep"), ("c1", "search"), ("c3", "confirm")]
 MARKS = (
     "Dot: SLOs met at 95 %; ring: undecided; broken ring: missed; cross at the foot: no result. "
     "Point at a mark for its configuration and reason."
@@ -48,7 +56,8 @@ def render_study_html(report: StudyReport) -> str:
             "Baseline and best", study_tables.sides(report, decision) if decision else "",
             "All usable runs of each taken together; small: 95 % interval and samples.",
         ),
-        section("Checks", study_tables.health(report)),
+        section(FINDINGS, findings(report, tried_in(report)), FINDINGS_LEAD),
+        section("Checks", health(checks(report))),
         section("History", _history(report), f"{MARKS} {LINES}"),
         section("Pareto front", _front(report)),
         section(
@@ -57,13 +66,13 @@ def render_study_html(report: StudyReport) -> str:
         ),
         section("Knob importances", _importances(report), _importances_lead()),
         section("What the SLOs cost", _price(report), _price_lead(report)),
-        section("Timeline", _timeline(report), "Seconds since the study's first measurement."),
+        section("Timeline", timeline(report), "Seconds since the study's first measurement."),
         section("Start a server with it", _flags(report)),
         section(
             "All measurements", study_tables.measurements(report) if report.points else "",
             _count(report),
         ),
-        section("Provenance", panel(facts(_provenance(report)))),
+        section("Provenance", provenance(report, _searched(report))),
     ]  # fmt: skip
     return document(f"slotune · study {report.study.name}", body)
 
@@ -74,7 +83,7 @@ def _head(report: StudyReport) -> str:
     model, url = (str(target.get(name) or "") for name in ("model", "url"))
     lines = [
         " · ".join(part for part in (f"study {study.name}", study.state, model, url) if part),
-        load_of(report),
+        report.load,
     ]
     if decision is None:
         badge = pill("fail" if report.outcomes else "", "no answer", big=True)
@@ -100,9 +109,7 @@ def _doubts(report: StudyReport) -> str:
         texts += cautions(report.decision, report.goal, report.outcomes)
     if changed := changed_text(report):
         texts.append(changed)
-    if report.study.state != "done":
-        texts.append(f"the study is {report.study.state}: this is what it holds so far")
-    return callout("warn", texts)
+    return callout("warn", [*texts, *not_done(report)])
 
 
 def _count(report: StudyReport) -> str:
@@ -214,16 +221,6 @@ def _price_lead(report: StudyReport) -> str:
     )
 
 
-def _timeline(report: StudyReport) -> str:
-    if not report.outcomes:
-        return ""
-    key = legend([*STAGES, ("cbad", "no result")])
-    parts = [panel(key + study_charts.timeline(report))]
-    if failed := study_tables.failures(report):
-        parts.append(panel(failed, "Measurements without a result"))
-    return _stacked(parts)
-
-
 def _flags(report: StudyReport) -> str:
     decision = report.decision
     if decision is None or decision.answer == "none_feasible":
@@ -235,24 +232,10 @@ def _stacked(parts: list[str]) -> str:
     return f'<div class="stack">{"".join(parts)}</div>'
 
 
-def _provenance(report: StudyReport) -> list[tuple[str, object]]:
-    study = report.study
-    space, budget, target = study.space or {}, study.budget or {}, study.target or {}
-    seeds = sorted({outcome.seed for outcome in report.outcomes})
-    told = [(f"target {name}".replace("_", " "), value) for name, value in target.items()
-            if value not in (None, "", [], {}) and name != "original_config"]  # fmt: skip
+def _searched(report: StudyReport) -> list[tuple[str, object]]:
+    """Facts that only a search has."""
     return [
-        ("study", study.name), ("state", study.state), ("began", when(study.created_at_s)),
-        ("last written", when(study.updated_at_s)), ("command", study.command),
-        ("objectives", ", ".join(map(str, report.goal.objectives))), ("SLOs", study.slos),
-        ("loads", " and ".join(report.loads)), ("seed", study.seed),
-        ("seeds of the measurements", ", ".join(map(str, seeds))),
-        ("searched", "; ".join(map(str, space.get("axes") or []))),
-        ("constraints", "; ".join(map(str, space.get("constraints") or []))),
-        ("fixed", " ".join(f"{k}={v}" for k, v in (space.get("fixed") or {}).items())),
-        ("quality file", space.get("quality")),
-        ("price per hour", space.get("price_per_hour")), ("budget", budget.get("text")),
-        ("spent", show(sum(o.spent_s for o in report.outcomes), "s") if report.outcomes else ""),
+        ("objectives", ", ".join(map(str, report.goal.objectives))),
+        ("price per hour", (report.study.space or {}).get("price_per_hour")),
         *((f"ruled out by arithmetic: {why}", n) for why, n in ruled_out(report).items()),
-        *told,
-    ]  # fmt: skip
+    ]

@@ -10,8 +10,8 @@ from tuner.report.front import front_dicts
 from tuner.report.html.page import panel, pill, range_text, table
 from tuner.report.html.scale import Scale
 from tuner.report.optimize import SHOWN
+from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
-from tuner.report.study_health import checks
 from tuner.report.study_points import Point
 from tuner.report.study_text import how_known, named, order_text
 from tuner.search.decide import Decision
@@ -23,9 +23,6 @@ from tuner.targets.base import setting_text
 from tuner.targets.flags import DIALECTS
 from tuner.units import show
 
-CHECK_PILLS = {
-    "fine": ("pass", "✔ fine"), "look": ("inconclusive", "! look"), "unknown": ("", "cannot tell"),
-}  # fmt: skip
 NO_RESULT = {"failed": "fail", "invalid": "inconclusive", "aborted": "inconclusive"}
 FORM_TITLES = {
     "slotune": "this engine", "vllm": "vllm serve", "sglang": "SGLang",
@@ -95,14 +92,6 @@ def cell(estimate: Estimate | None) -> str:
     return f'{value}<br><span class="dim">{escape(range_text(estimate))} · n {estimate.n:,}</span>'
 
 
-def health(report: StudyReport) -> str:
-    rows = [
-        [escape(check.name), pill(*CHECK_PILLS[check.state]), escape(check.text)]
-        for check in checks(report)
-    ]
-    return panel(table(("", "", ""), rows, ("", "", "dim wrap")))
-
-
 def importance(title: str, found: Importances) -> str:
     if found.why_not:
         return panel("", title, f"cannot tell: {found.why_not} (n {found.n:,})")
@@ -165,7 +154,7 @@ def front_table(report: StudyReport) -> str:
     return table(header, rows, ("dim", *("num" for _ in keys), "num"))
 
 
-def failures(report: StudyReport) -> str:
+def failures(report: Recorded) -> str:
     """Every measurement without a result: when, which, why, and the end of the server's log."""
     rows = []
     start_s = min((o.started_at_s for o in report.outcomes), default=0.0)
