@@ -36,8 +36,8 @@ DEFAULT_BUDGET = "10m"
 
 @dataclass(slots=True)
 class Request:
-    """What is asked for. loads: at least one; quality: the file of task; resumed: the stored study
-    of that name."""
+    """What is asked for. loads: at least one; calibrate: none is sized for this study yet; quality:
+    the file of task; resumed: the stored study of that name."""
 
     slos: SloSet
     objectives: tuple[Objective, ...]
@@ -105,7 +105,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
         seed=args.seed if study is None else study.seed or 0,
         knobs=args.knob or list(space.get("axes", [])),
         constraints=args.constraint or list(space.get("constraints", [])),
-        calibrate=args.calibrate and study is None,
+        calibrate=args.calibrate and (study is None or study.workload is None),
         name=args.study or study_name("optimize"),
         quality=quality,
         task=task,
@@ -128,10 +128,10 @@ def _loads(args: argparse.Namespace, study: Study | None) -> tuple[Workload, ...
     given = tuple(parse_workload(text) for text in args.workload)
     if twice := {str(load) for load in given if given.count(load) > 1}:
         raise UserError(f"--workload {min(twice)!r} is given twice; once is enough")
-    if study is None:
+    if study is None or study.workload is None:
         default = DEFAULT_WORKLOAD if args.calibrate else None
         return given or (parse_workload(default),)
-    kept = study.workload or {}
+    kept: dict[str, Any] = study.workload
     stored = tuple(Workload.from_dict(values) for values in (kept, *kept.get("also", [])))
     if given and given != stored:
         raise UserError(

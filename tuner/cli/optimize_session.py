@@ -10,21 +10,22 @@ import argparse
 import time
 from typing import Any
 
-from storage import Database, Study
+from storage import Database, Study, StudyExistsError
+from tuner.cli.baseline_diagnosis import BaselineDiagnosis, stored_levers
 from tuner.cli.common import ProgressLine, print_json
 from tuner.cli.invocation import command_text, resume_text
 from tuner.cli.narrate import Narrator
+from tuner.cli.optimize_record import plan_of
 from tuner.cli.optimize_request import Request
 from tuner.measure import measure
 from tuner.quality.check import check_of
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.words import load_text
-from tuner.search.budget import Plan, plan
+from tuner.search.budget import Plan
 from tuner.search.calibrate import Calibration
 from tuner.search.candidates import closest
 from tuner.search.decide import Config, Decision
 from tuner.search.ledger import StudyLedger
-from tuner.search.objective import CAPACITY
 from tuner.search.optimize import Search, optimize
 from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
@@ -35,9 +36,6 @@ from tuner.search.trials import number_of, trials_of
 from tuner.search.workers import Workers
 from tuner.targets import Target
 from tuner.units import count_text
-
-PROBES = 4
-"""About how many levels a trial probes that looks for a capacity."""
 
 SEED_STEP = 10_007
 """Between the samplers of workers that joined one after the other."""
@@ -60,17 +58,19 @@ class Sitting:
         self.goal = request.goal
         stored = (request.resumed.budget or {}) if request.resumed is not None else {}
         calibrated_s = calibration.spent_s if calibration else stored.get("calibration_s", 0.0)
-        self.plan: Plan = plan(
-            request.budget, calibrated_s, window_s=request.window_s, warmup_s=request.warmup_s,
-            loads=PROBES if request.objectives[0].key == CAPACITY else len(request.loads),
-        )  # fmt: skip
-        self.study = self._record(calibrated_s)
+        self.plan: Plan = plan_of(request, calibrated_s)
+        self.workers = Workers(request.name, database.optuna_storage())
+        try:
+            with self.workers.turn():
+                self.study = self._record(calibrated_s)
+        except BaseException:
+            self.workers.close()
+            raise
         self.ledger = StudyLedger(
             database, self.study, request.slos, request.loads[0], request.price_per_hour
         )
         self.calibrated_s = calibrated_s
         self.before_s = calibrated_s + self.ledger.spent_s
-        self.workers = Workers(self.study.name, database.optuna_storage())
         self.arithmetic = arithmetic(target.describe(), _highest_share(target), request.loads)
 
     def run(self) -> Decision:
@@ -105,8 +105,9 @@ class Sitting:
         narrator = Narrator(self.line, self.goal.objectives[0], self.goal.slos)
         for outcome in self.ledger.outcomes:
             narrator.remember(outcome)
+        watched = BaselineDiagnosis(self.database, narrator, measure, self.request.slos)
         lab = Lab(
-            self.target, self.request.loads[0], self.request.slos, measure,
+            self.target, self.request.loads[0], self.request.slos, watched.measure,
             self.plan.window_s, self.plan.warmup_s, narrator.progress,
             price_per_hour=self.request.price_per_hour,
             quality=check_of(self.request.task, self.ledger.outcomes),
@@ -121,12 +122,14 @@ class Sitting:
             proposer.recover(trials_of(self.ledger.outcomes))
         pace = Pace(self.request.budget, self.plan, self.ledger, time.monotonic, self.before_s)
         return Search(
-            lab, self.ledger, proposer, self.space, self.goal, self.plan, pace, narrator,
+            lab, self.ledger, proposer, self.space, self.goal, self.plan, pace, watched,
             self.original, self.request.seed, self.workers, self.arithmetic,
+            levers=lambda: stored_levers(self.database, self.ledger.outcomes),
         )  # fmt: skip
 
     def _record(self, calibrated_s: float) -> Study:
-        """Create the study, or take up the stored one."""
+        """Create the study, or take up the stored one; inside a turn. StudyExistsError where
+        another worker has sized its load meanwhile."""
         request = self.request
         fields: dict[str, Any] = {
             "slos": str(request.slos),
@@ -138,16 +141,22 @@ class Sitting:
             "optuna_study_name": history_name(request.name, self.space, self.goal),
             "state": "running",
         }  # fmt: skip
-        if request.resumed is not None:
-            return self.database.update_study(request.resumed.id, **fields)
-        return self.database.create_study(
-            request.name,
-            command=command_text(),
-            target=self.target.describe() | {"original_config": self.original},
-            workload=request.stored_loads(),
-            seed=request.seed,
-            **fields,
-        )
+        target = self.target.describe() | {"original_config": self.original}
+        if request.resumed is None:
+            return self.database.create_study(
+                request.name, command=command_text(), target=target,
+                workload=request.stored_loads(), seed=request.seed, **fields,
+            )  # fmt: skip
+        now = self.database.get_study(request.resumed.id) or request.resumed
+        if now.workload is None:
+            fields["workload"] = request.stored_loads()
+        elif request.calibrate:
+            raise StudyExistsError(f"another worker has sized the load of study {now.name!r}")
+        if now.target is None:
+            fields["target"] = target
+        else:
+            self.original = dict(now.target["original_config"])
+        return self.database.update_study(now.id, **fields)
 
     def _report(self, decision: Decision) -> None:
         about = self.target.describe()

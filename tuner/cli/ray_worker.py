@@ -21,19 +21,16 @@ FAULT_MARK = f"tuner {NAME}: "
 
 
 def order_of(args: argparse.Namespace, **changed: Any) -> str:
-    """The options of the command that was called, with changes, and its command line."""
+    """The options of the command that was called, with changes."""
     options = {name: value for name, value in vars(args).items() if name != "command"}
-    return json.dumps({"argv": sys.argv, "options": options | changed})
+    return json.dumps(options | changed)
 
 
 def main() -> int:
     from tuner.cli.run_optimize import run_sitting
 
-    order = json.load(sys.stdin)
-    sys.argv = order["argv"]  # a new study records the command that a person gave
-    return run_command(
-        NAME, lambda args: run_sitting(args).exit_code, argparse.Namespace(**order["options"])
-    )
+    args = argparse.Namespace(**json.load(sys.stdin))
+    return run_command(NAME, lambda args: run_sitting(args, joins=True).exit_code, args)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What `tuner optimize --executor ray` does: one worker on each place of the cluster, one report.
 
-Each worker is a sitting of the same study with a server of its own. Invariants: no worker outlives
-this command, and when it ends, the study's state says how.
+The study is opened here, its options checked, before the first worker starts; each worker joins it
+as a sitting with a server of its own. Invariants: no worker outlives this command, and when it
+ends, the study's state says how.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ import secrets
 import sys
 from pathlib import Path
 
-from storage import Database, open_database
+from storage import Database, StudyExistsError, open_database
 from storage.rows import StudyState
 from tuner.cli.common import ProgressLine
 from tuner.cli.executor_options import CPUS_PER_WORKER
 from tuner.cli.invocation import resume_text
-from tuner.cli.optimize_request import read_request
+from tuner.cli.optimize_record import open_record
+from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.ray_worker import FAULT_MARK, MODULE, order_of
 from tuner.cli.run_optimize import Ended, check_before_start
 from tuner.errors import UserError
 from tuner.executor.cluster import Cluster, RaySeat, find_ray, joined
 from tuner.executor.crew import Crew, End
-from tuner.executor.places import share_of, workers_of
+from tuner.executor.places import Share, share_of, workers_of
 from tuner.units import count_text
 
 
@@ -36,9 +38,14 @@ def run_on_ray(args: argparse.Namespace) -> Ended:
         line.note("joining the Ray cluster" if args.ray_address else "looking for a Ray cluster")
         with joined(args.ray_address) as cluster:
             _check_reach(database, cluster)
-            name = args.study or _own_name(request.name)
-            crew = Crew(_seats(args, name, cluster, line), _tell, FAULT_MARK)
-            ends = _run(args, name, database, crew, line)
+            share, count = _places(args, cluster)
+            name = _opened(args, request, database)
+            line.note(_about(cluster, share, count, name))
+            try:
+                crew = Crew(_seats(args, name, cluster, share, count), _tell, FAULT_MARK)
+                ends = _run(args, name, database, crew, line)
+            finally:
+                _settle(database, name, "failed")
     return Ended(_show(ends, args, name), name)
 
 
@@ -46,6 +53,17 @@ def _own_name(generated: str) -> str:
     """Of a study without --study. Its workers share whatever study has its name, so that another
     one begun in the same second must have another."""
     return f"{generated}-{secrets.token_hex(4)}"
+
+
+def _opened(args: argparse.Namespace, request: Request, database: Database) -> str:
+    """The name of the study, which is there for the workers to join."""
+    if args.study is None:
+        request.name = _own_name(request.name)
+    try:
+        open_record(request, database)
+    except StudyExistsError:  # begun meanwhile by another command
+        open_record(read_request(args, database), database)
+    return request.name
 
 
 def _check_reach(database: Database, cluster: Cluster) -> None:
@@ -57,19 +75,25 @@ def _check_reach(database: Database, cluster: Cluster) -> None:
         )
 
 
-def _seats(
-    args: argparse.Namespace, name: str, cluster: Cluster, line: ProgressLine
-) -> dict[str, RaySeat]:
-    """The workers, started. They share the study's seed, of which trials and rounds make theirs;
-    what sets their samplers apart is the order in which they join."""
+def _places(args: argparse.Namespace, cluster: Cluster) -> tuple[Share, int]:
+    """What each worker owns, and how many there are to be. Raises UserError."""
     machines = cluster.machines()
     cpus = CPUS_PER_WORKER if args.cpus_per_worker is None else args.cpus_per_worker
     share = share_of(machines, args.gpus_per_worker, cpus)
-    count = workers_of(machines, share, args.workers)
-    line.note(
-        f"{count_text(count, 'worker')} with {share} each on a Ray cluster of "
-        f"{count_text(len(machines), 'machine')}, study {name}"
-    )
+    return share, workers_of(machines, share, args.workers)
+
+
+def _about(cluster: Cluster, share: Share, count: int, name: str) -> str:
+    machines = count_text(len(cluster.machines()), "machine")
+    workers = count_text(count, "worker")
+    return f"{workers} with {share} each on a Ray cluster of {machines}, study {name}"
+
+
+def _seats(
+    args: argparse.Namespace, name: str, cluster: Cluster, share: Share, count: int
+) -> dict[str, RaySeat]:
+    """The workers, started. They share the study's seed, of which trials and rounds make theirs;
+    what sets their samplers apart is the order in which they join."""
     seats = {}
     for number in range(1, count + 1):
         logs = str(Path(args.log_dir) / f"worker-{number}")  # several may be on one machine

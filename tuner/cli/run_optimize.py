@@ -19,6 +19,7 @@ from tuner.errors import UserError
 from tuner.measure import Measurement, measure
 from tuner.search.calibrate import Calibration, calibrate, load_dial, prompt_dial
 from tuner.search.decide import Config
+from tuner.search.knob_text import check_texts
 from tuner.search.objective import CAPACITY
 from tuner.search.space import Space, joint_space, useful_limits
 from tuner.slo import parse_slos
@@ -45,10 +46,16 @@ def run_optimize(args: argparse.Namespace) -> Ended:
     return run_sitting(args)
 
 
-def run_sitting(args: argparse.Namespace) -> Ended:
-    """One sitting in this process."""
+def run_sitting(args: argparse.Namespace, *, joins: bool = False) -> Ended:
+    """One sitting in this process. joins: of a study that is begun, and never another one."""
     with open_database(args.database) as database:
         request = read_request(args, database)
+        if joins and request.resumed is None:
+            raise UserError(
+                f"study {request.name!r}, which this worker was to join, is not in "
+                f"{database.location} as it is seen from here: give a --database that every "
+                "machine reaches"
+            )
         target = check_before_start(args, request)
         try:
             target.start()
@@ -68,6 +75,8 @@ def check_before_start(args: argparse.Namespace, request: Request, *, here: bool
         raise UserError("--apply needs --url: a server the tuner starts is stopped at the end")
     if target.kind in STARTS_LATER:
         _space(request, target.knobs())
+    elif args.url is None:
+        check_texts(request.knobs, request.constraints)
     return target
 
 
