@@ -145,7 +145,7 @@ class _Look:
         if name is None:
             return self.absent(spec)
         source, window_s = self.source, self.window_s
-        labels = spec.labels or None
+        labels = spec.labels_of(name) or None
         match spec.kind:
             case "gauge_sum":
                 return source.gauge(name, labels, "sum")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from storage.sources.base import MetricSource, Reading
+from tuner.diagnosis.registry import SPECS
 
 LABELS = ("instance", "engine", "dp_rank")
 """What tells replicas apart, in the order it is looked for."""
@@ -47,11 +48,15 @@ def _others(
 
 def _tokens(source: MetricSource, window_s: float, named: Named, label: str) -> dict[str, Reading]:
     """Prompt and answer tokens together: the work a replica did."""
-    names = [named(signal) for signal in ("prompted", "generated")]
-    parts = [source.breakdown(name, label, window_s) for name in names if name]
+    found = [(spec, named(spec.name)) for spec in SPECS if spec.name in ("prompted", "generated")]
+    parts = {
+        spec.name: source.breakdown(name, label, window_s, spec.labels_of(name))
+        for spec, name in found
+        if name
+    }
     if len(parts) < 2:
         return {}
-    prompted, generated = parts
+    prompted, generated = parts["prompted"], parts["generated"]
     return {
         replica: replace(reading, value=(reading.value or 0.0) + (generated[replica].value or 0.0))
         for replica, reading in prompted.items()

@@ -19,7 +19,8 @@ DIALECTS: tuple[Dialect, ...] = ("slotune", "vllm", "sglang")
 class SignalSpec:
     """One signal. vllm also serves slotune, which exports vLLM's names.
 
-    how_to_get: what an operator does to have the signal where it is missing.
+    labels: of the series that count, only: besides, of those of one of the names. how_to_get: what
+    an operator does to have the signal where it is missing.
     """
 
     name: str
@@ -30,9 +31,13 @@ class SignalSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     q: float | None = None
     how_to_get: str = ""
+    only: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def names(self, dialect: str) -> tuple[str, ...]:
         return self.sglang if dialect == "sglang" else self.vllm
+
+    def labels_of(self, name: str) -> dict[str, str]:
+        return {**self.labels, **self.only.get(name, {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +148,16 @@ _COUNTERS: tuple[SignalSpec, ...] = (
     ),
     SignalSpec(
         "rejections", "requests", "increase", ("vllm:admission_rejections_total",), (),
-        how_to_get="vLLM exports it from 0.33 on; a proxy's 503 count shows the same",
+        how_to_get="vLLM exports it from 0.32 on; a proxy's 503 count shows the same",
     ),
     SignalSpec(
-        "generated", "tokens", "increase",
-        ("vllm:generation_tokens_total",), ("sglang:generation_tokens_total",), how_to_get=_ENGINE,
+        "aborted", "requests", "increase", (), ("sglang:num_aborted_requests_total",),
+        how_to_get="vLLM and slotune tell it by finished_reason",
+    ),
+    SignalSpec(
+        "generated", "tokens", "increase", ("vllm:generation_tokens_total",),
+        ("sglang:realtime_tokens_total", "sglang:generation_tokens_total"),
+        only={"sglang:realtime_tokens_total": {"mode": "decode"}}, how_to_get=_ENGINE,
     ),
     SignalSpec(
         "prompted", "tokens", "increase",
