@@ -57,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--database",
         default=DEFAULT_DATABASE,
-        help="studies to show, and where the history of --url is kept: file or SQLAlchemy URL "
-        f"(default {DEFAULT_DATABASE})",
+        help="studies to show, file or SQLAlchemy URL; the history of --url is kept beside it "
+        f"(default {DEFAULT_DATABASE}, its history in slotune-history.db)",
     )
     add(
         "--no-history",
@@ -197,7 +197,7 @@ def _serve(settings: Settings, host: str, port: int) -> int:
 
 def _announce(settings: Settings, host: str, port: int) -> None:
     """Print the ready line once the server answers; no password in it."""
-    from storage.location import parse
+    from storage.location import history_beside, parse
 
     shown = f"[{host}]" if ":" in host else host
     reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(shown, shown)
@@ -209,7 +209,10 @@ def _announce(settings: Settings, host: str, port: int) -> None:
             time.sleep(0.1)
             continue
         target, database = settings.target or "none", parse(settings.database).text
-        print(f"ready: http://{shown}:{port}  target={target} database={database}", flush=True)
+        kept = parse(history_beside(settings.database)).text
+        history = f" history={kept}" if settings.url and settings.keep_history else ""
+        line = f"ready: http://{shown}:{port}  target={target} database={database}{history}"
+        print(line, flush=True)
         return
 
 

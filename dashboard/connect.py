@@ -1,8 +1,8 @@
 """What the pages read from, opened once per process: the metric source and the database.
 
 Pages open the database read-only, so that none can create, migrate or lock it; only the history of
-what is scraped is written, a point a minute. A fault is a sentence for the page (`Unavailable`),
-never an exception that reaches the user.
+what is scraped is written, a point a minute, to a place of its own. A fault is a sentence for the
+page (`Unavailable`), never an exception that reaches the user.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from dashboard.budget_watch import BudgetWatch
 from dashboard.evaluator import Evaluator
 from dashboard.settings import Settings, current
 from storage import Database, StorageError, open_database
@@ -69,6 +70,18 @@ def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
         server_info=partial(server_info, url) if url else dict,
         client=partial(_client_side, url) if url else dict,
     )
+
+
+def budget_watch() -> BudgetWatch | None:
+    """The error budgets of the watched target; None without a target or an SLO."""
+    settings = current()
+    source = metric_source()
+    return _budget_watch(settings, source) if source is not None and settings.slos else None
+
+
+@st.cache_resource(show_spinner=False)
+def _budget_watch(settings: Settings, _source: MetricSource) -> BudgetWatch:
+    return BudgetWatch(_source, settings.slos)
 
 
 def _client_side(url: str) -> dict[str, Reading]:

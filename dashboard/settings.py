@@ -16,7 +16,7 @@ class Settings:
     """url and prometheus exclude each other; both None means that nothing live is watched.
 
     labels narrow what is read of a Prometheus; knobs are settings the server does not tell.
-    keep_history: what is scraped of url is kept in the database.
+    keep_history: what is scraped of url is kept beside the database.
     """
 
     url: str | None = None

@@ -10,12 +10,13 @@ import time
 import streamlit as st
 
 from dashboard import live, markup
-from dashboard.connect import metric_source
+from dashboard.budget_watch import FIRST_BEAT_S
+from dashboard.connect import budget_watch, metric_source
 from dashboard.format import duration, number, provenance, scaled, show
 from dashboard.judge import LatencySlo, latency_slos, unjudged
 from dashboard.live import Snapshot
 from dashboard.settings import current
-from dashboard.views import live_charts
+from dashboard.views import budget, live_charts
 from storage.sources.base import MetricSource, Reading
 
 WINDOWS_S = {
@@ -65,6 +66,8 @@ def page() -> None:
         return
     window_s = _window(source)
     st.fragment(_figures, run_every=current().refresh_s)(source, window_s)
+    if (watch := budget_watch()) is not None:
+        st.fragment(budget.draw, run_every=FIRST_BEAT_S)(watch)
     st.fragment(live_charts.draw, run_every=max(5.0, current().refresh_s))(source, window_s)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
+import dashboard
 from dashboard.charts import front, study_history, time_series
 from dashboard.history import Estimate, Point, parse_objective
 from dashboard.theme import NEUTRAL
@@ -13,6 +15,13 @@ RATE = parse_objective("maximize output_tps")
 
 def failed(order: int) -> Point:
     return Point(order, order, "search", "failed", {}, Estimate(None), {}, "no memory", 0.0, None)
+
+
+def test_no_page_draws_with_plotly() -> None:
+    """Streamlit mounts a plotly chart anew at every tick: zoom and legend are lost."""
+    pages = sorted(Path(dashboard.__file__).parent.rglob("*.py"))
+    assert len(pages) > 10
+    assert [page.name for page in pages if "plotly" in page.read_text()] == []
 
 
 def test_a_study_without_a_result_has_an_axis_that_begins_at_zero() -> None:

@@ -17,6 +17,7 @@ from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options, p
 
 if TYPE_CHECKING:
     from storage.sources.base import MetricSource, Reading
+    from tuner.budget.live import Budgets
     from tuner.diagnosis import Diagnosis
 
 NAME = "diagnose"
@@ -50,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar='"METRIC<BOUND"',
         help='e.g. "ttft_p95<500ms", may be given several times; keep the quotes',
+    )
+    group.add_argument(
+        "--burn",
+        action="store_true",
+        help="also say how fast the SLOs' error budgets burn, over 5 min to 3 d: with "
+        "--prometheus, or --database for the history kept beside it",
     )
     group.add_argument("--thresholds", metavar="FILE", help="TOML file that overrides thresholds")
     group.add_argument(
@@ -89,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--database",
         metavar="PATH|URL",
         help="runs kept by `tuner bench`: the newest one of --url tells what clients saw; and the "
-        "history kept by the dashboard, for a --window longer than was watched "
+        "history that the dashboard keeps beside it, for a --window longer than was watched "
         "(default: none, so that node 3e cannot be told)",
     )
     parser.add_argument(
@@ -119,6 +126,7 @@ def seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from storage.sources import open_source
     from tuner.diagnosis.thresholds import DEFAULT, device_peak, load_thresholds
+    from tuner.errors import UserError
 
     thresholds = load_thresholds(args.thresholds) if args.thresholds else DEFAULT
     if args.peak:
@@ -128,6 +136,8 @@ def run(args: argparse.Namespace) -> int:
         from tuner.slo import parse_slos
 
         slos = parse_slos(args.slo)
+    elif args.burn:
+        raise UserError('--burn needs the SLOs whose budgets it is about: --slo "ttft_p95<500ms"')
     settings = pairs(args.settings, "--set", "KNOB=VALUE")
     labels = pairs(args.label, "--label", "NAME=VALUE")
     source = open_source(
@@ -151,6 +161,7 @@ def _evaluate(
     thresholds: Any,
     settings: dict[str, str],
 ) -> int:
+    from tuner.budget.live import read_budgets
     from tuner.diagnosis import History, asked_quantiles, collect, diagnose
     from tuner.diagnosis.server_info import server_info
 
@@ -170,7 +181,7 @@ def _evaluate(
                 client=_client_side(args),
             )  # fmt: skip
             diagnosis = diagnose(signals, slos, history, thresholds=thresholds)
-            _show(args, diagnosis)
+            _show(args, diagnosis, read_budgets(source, slos) if args.burn else None)
             if args.store:
                 store(args.store, diagnosis)
             if not args.watch:
@@ -187,8 +198,11 @@ def _client_side(args: argparse.Namespace) -> dict[str, Reading]:
     if not args.database or not args.url:
         return {}
     from storage import open_database
+    from storage.location import only_history
     from tuner.diagnosis.client_side import client_readings
 
+    if only_history(args.database):
+        return {}
     database = open_database(args.database, read_only=True)
     try:
         return client_readings(database, args.url, time.time())
@@ -224,36 +238,30 @@ def _watch_first(args: argparse.Namespace, source: MetricSource, target: str) ->
     line.clear()
 
 
-def _show(args: argparse.Namespace, diagnosis: Diagnosis) -> None:
+def _show(args: argparse.Namespace, diagnosis: Diagnosis, budgets: Budgets | None) -> None:
     import sys
 
+    from tuner.budget import render as budget_text
     from tuner.cli.common import print_json
     from tuner.diagnosis import render
 
     if args.json:
-        print_json(diagnosis.as_dict())
-    else:
-        print(render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose), flush=True)
-        if args.watch:
-            print(flush=True)
+        burns = {} if budgets is None else {"error_budgets": budget_text.as_dict(budgets)}
+        print_json(diagnosis.as_dict() | burns)
+        return
+    print(render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose), flush=True)
+    if budgets is not None:
+        print(f"\n{budget_text.render(budgets)}", flush=True)
+    if args.watch:
+        print(flush=True)
 
 
 def store(database_url: str, diagnosis: Diagnosis) -> int:
     """Keep the firing nodes as findings; returns how many. Raises StorageError."""
-    from dataclasses import asdict
+    from storage import open_database
+    from tuner.diagnosis.stored import findings_of
 
-    from storage import NewFinding, open_database
-
-    findings = [
-        NewFinding(
-            node=node.key,
-            state=node.state.value,
-            confidence=node.confidence.value if node.confidence else None,
-            payload=asdict(node),
-        )
-        for node in diagnosis.nodes
-        if node.firing
-    ]
+    findings = findings_of(node for node in diagnosis.nodes if node.firing)
     database = open_database(database_url)
     try:
         database.add_findings(findings, target=diagnosis.target, at_s=diagnosis.at_s)

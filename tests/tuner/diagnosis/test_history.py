@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from storage import open_database
 from storage.history import History
+from storage.location import history_beside
 from storage.sources.fetch import metrics_url
 from tests.storage.sources.serving import serving
 from tests.storage.sources.virtual import VirtualScrape
@@ -29,26 +31,70 @@ def page(at_s: float, began_s: float) -> str:
     )
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(("kept", "runs"), [(True, True), (True, False), (False, True)])
 def test_a_long_window_is_answered_from_what_was_kept(
-    kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kept: bool, runs: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Beside a database of runs, or where a dashboard kept a history and nothing else is."""
     began_s = time.time() - TWO_HOURS_S - 600
     path = str(tmp_path / "slotune.db")
-    open_database(path).close()
+    if runs:
+        open_database(path).close()
     with serving(lambda: page(time.time(), began_s)) as server:
         if kept:
             scrape = VirtualScrape(
-                lambda: History(open_database(path), metrics_url(server.url)), interval_s=30.0
+                lambda: History(open_database(history_beside(path)), metrics_url(server.url)),
+                interval_s=30.0,
             )
             scrape.now_s = began_s
             scrape.watch(time.time() - 30, lambda at_s: page(at_s, began_s))
             scrape.close()
         main(["diagnose", "--url", server.url, "--window", "2h", "--database", path, *QUICK])
-    found = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    found = json.loads(out)
     if not kept:
         assert found["window_s"] < 60  # as long as it watched
+        assert "slotune-history.db; `dashboard serve --url" in err
         return
     assert found["window_s"] == pytest.approx(TWO_HOURS_S, rel=0.01)
     (node,) = (node for node in found["nodes"] if node["key"] == "5")
     assert node["value"] == pytest.approx(100, rel=0.05)
+
+
+def test_a_database_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(lambda: page(time.time(), time.time() - 600)) as server:
+        path = str(tmp_path / "none.db")
+        assert main(["diagnose", "--url", server.url, "--database", path, *QUICK]) == 2
+    assert "none.db does not exist" in capsys.readouterr().err
+
+
+def test_burns_are_printed_with_what_was_watched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began_s = time.time() - TWO_HOURS_S
+    path = str(tmp_path / "slotune.db")
+    with serving(lambda: page(time.time(), began_s)) as server:
+        scrape = VirtualScrape(
+            lambda: History(open_database(history_beside(path)), metrics_url(server.url)),
+            interval_s=30.0,
+        )
+        scrape.now_s = began_s
+        scrape.watch(time.time() - 30, lambda at_s: page(at_s, began_s))
+        scrape.close()
+        words = ["--database", path, "--slo", "error_rate<1%", "--burn"]
+        main(["diagnose", "--url", server.url, *words, *QUICK[:-1]])
+        text = capsys.readouterr().out
+        main(["diagnose", "--url", server.url, *words, *QUICK])
+        [budget] = json.loads(capsys.readouterr().out)["error_budgets"]["budgets"]
+    assert "14.4× over 1 h and 5 min: calm: burns 0× and 0×" in text
+    assert re.search(r"6× over 6 h and 30 min: watched (1\.9\d?|2) h of 6 h", text)
+    assert budget["over"]["bad_share"] == 0.0
+    assert budget["burns"][0]["long"]["events"] == pytest.approx(7200, rel=0.05)
+    assert budget["burns"][1]["long"]["seen"] == "not_watched_long_enough"
+
+
+def test_burns_need_an_slo(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "--url", "http://127.0.0.1:9", "--burn"]) == 2
+    assert "--burn needs the SLOs" in capsys.readouterr().err

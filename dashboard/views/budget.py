@@ -1,0 +1,108 @@
+"""The overview's error budgets: what is left, and how fast each pair of windows burns it.
+
+The tuner's own figures (`tuner diagnose --burn` prints the same); the page only lays them out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import streamlit as st
+
+from dashboard import markup
+from dashboard.budget_watch import BudgetWatch
+from dashboard.format import number
+from tuner.budget.burn import BURN_WINDOWS, WINDOW_S, BurnWindow
+from tuner.budget.live import BUDGET_WINDOW_S, Budget, Burn, Burning, Seen, Share
+from tuner.budget.render import SEEN_WORDS, span
+
+SEEN_TONES = {Seen.STALE: "warn", Seen.UNREACHABLE: "bad", Seen.SHORT: "info"}
+SEVERITY_TONES = {"page": "bad", "ticket": "warn"}
+
+
+def draw(watch: BudgetWatch) -> None:
+    look = watch.latest()
+    budgets = look.budgets
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(look.at_s))
+    note = (
+        f"burn 1×: used up in exactly {span(BUDGET_WINDOW_S)}; an alert fires where both "
+        f"windows burn faster than its factor; all models and replicas together; at {at}"
+    )
+    blocks = [markup.heading("Error budgets", note)]
+    if budgets.fault:
+        blocks.append(markup.message("No error budget can be told", budgets.fault))
+    if budgets.found:
+        head = ["SLO", "attained", "budget left", *(_title(window) for window in BURN_WINDOWS)]
+        blocks.append(markup.table(head, [_row(budget) for budget in budgets.found]))
+    left_out = "; ".join(f"{text}: {why}" for text, why in budgets.left_out.items())
+    if left_out:
+        blocks.append(f'<div class="sub">Without an error budget: {markup.escape(left_out)}.</div>')
+    st.html('<div class="stack">' + "".join(blocks) + "</div>")
+
+
+def _title(window: BurnWindow) -> str:
+    long, short = (span(WINDOW_S[name]) for name in (window.long, window.short))
+    return f"{window.factor:g}× over {long} and {short}"
+
+
+def _row(budget: Budget) -> list[str]:
+    sli = budget.sli
+    slo = (
+        f"<b>{markup.escape(sli.clause.text)}</b>"
+        f'<div class="sub">{number(sli.budget * 100)} % may be bad; '
+        f"{markup.escape(sli.bad_is)}</div>"
+    )
+    return [slo, _attained(budget), _left(budget), *(_burn(burn) for burn in budget.burns)]
+
+
+def _attained(budget: Budget) -> str:
+    share = budget.over
+    if share.value is None:
+        return _absent(share)
+    watched = span(share.watched_s)
+    if share.watched_s < share.window_s:
+        watched += f" watched of {span(share.window_s)}"
+    counted = f"n={_count(share.events)} {budget.sli.events}"
+    digits = max(1, 1 - math.floor(math.log10(budget.sli.budget * 100)))
+    return f'{100 * (1 - share.value):.{digits}f} %<div class="sub">{counted}<br>{watched}</div>'
+
+
+def _left(budget: Budget) -> str:
+    if budget.left is None:
+        return _absent(budget.over)
+    over = "" if budget.left >= 0 else f"<br>{markup.pill('overspent', 'bad')}"
+    bad = f"{_count(budget.over.bad)} bad"
+    return f'{number(budget.left * 100)} %{over}<div class="sub">{bad}</div>'
+
+
+def _burn(burn: Burn) -> str:
+    if burn.state is Burning.UNKNOWN:
+        return _absent(burn.long if burn.long.value is None else burn.short)
+    pill = {
+        Burning.FIRES: markup.pill(burn.window.severity, SEVERITY_TONES[burn.window.severity]),
+        Burning.CALM: markup.pill("calm", "good"),
+        Burning.FEW: markup.pill("too few events", "neutral"),
+    }[burn.state]
+    rates = " · ".join(_rate(burn, share) for share in (burn.long, burn.short))
+    least = f" of at least {burn.least}" if burn.state is Burning.FEW else ""
+    counts = " · ".join(_count(share.events) for share in (burn.long, burn.short))
+    return f'{pill} <span class="nowrap">{rates}</span><div class="sub">n={counts}{least}</div>'
+
+
+def _rate(burn: Burn, share: Share) -> str:
+    rate = burn.rate(share)
+    return SEEN_WORDS[share.seen] if rate is None else f"{number(rate)}×"
+
+
+def _absent(share: Share) -> str:
+    tone = SEEN_TONES.get(share.seen, "neutral")
+    if share.seen is Seen.SHORT:
+        return markup.pill(f"watched {span(share.watched_s)} of {span(share.window_s)}", tone)
+    reason = f'<div class="sub">{markup.escape(share.reason)}</div>' if share.reason else ""
+    return markup.pill(SEEN_WORDS[share.seen], tone) + reason
+
+
+def _count(events: float) -> str:
+    """Increases are extrapolated to the window's edges, hence parts of an event."""
+    return number(round(events) if events >= 10 else round(events, 1))
