@@ -24,7 +24,7 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "3a.deferred": ("3c", "5"),
     "3b.host": ("4.host",),
     "3b.long_prompt": ("3c",),
-    "3b.thrash": ("3b.compute", "3c"),
+    "3b.thrash": ("3a.other", "3b.compute", "3c"),
     "3c": ("3b", "3a.other"),
     "6": ("4.preemptions",),
     "7.load": ("2.rejections", "3a", "3c", "3d", "4.preemptions", "5", "6"),
@@ -36,7 +36,9 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """cause → what it explains (with all below). Node 6 is named by the leaves before it."""
 
-BARE: dict[str, tuple[str, ...]] = {"7.load": ("4",), "7.slow": ("3b", "4")}
+BARE: dict[str, tuple[str, ...]] = {
+    "3b.thrash": ("3a",), "7.load": ("4",), "7.slow": ("3b", "4"),
+}  # fmt: skip
 """cause → nodes that it explains where no leaf below them fires."""
 
 

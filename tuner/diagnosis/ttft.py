@@ -81,7 +81,11 @@ def _rise(case: Case) -> float:
 
 
 def _queue(case: Case, split: Split | None) -> Check:
-    """3a, by the split; and by a rising queue, which the split does not hold yet."""
+    """3a, by the split; and by a rising queue, which the split does not hold yet.
+
+    Beside a slow front end a queue of milliseconds can be most of queue + prefill: it must be the
+    same share of the whole TTFT.
+    """
     frame = Frame(
         "3a", "Queue-dominated", "3", ("queue", "prefill"), ("waiting", "waiting_rise"), "share"
     )
@@ -91,12 +95,16 @@ def _queue(case: Case, split: Split | None) -> Check:
     rising = by_gauge.judge(case, lambda: rise, case.t("waiting_rise"), says=lambda _: said)
     if split is None and rise:
         return rising
+    of_ttft = split.share(split.queue_s) if split else 0.0
+    much = of_ttft >= case.t("queue_share_warning")
+    within = "" if much else f" and {of_ttft:.0%} of mean TTFT"
     check = frame.judge(
         case,
         lambda: split.queue_share if split else 0.0,
         case.t("queue_share_warning"),
         case.t("queue_share_critical"),
-        says=lambda share: f"queue is {share:.0%} of queue + prefill; {said}",
+        when=much,
+        says=lambda share: f"queue is {share:.0%} of queue + prefill{within}; {said}",
     )
     return rising if rise and not check.firing else check
 

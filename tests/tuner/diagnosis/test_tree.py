@@ -112,12 +112,20 @@ def test_stall_explains_what_comes_after_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("window_s", "state"),
-    [(5.0, State.CANT_TELL), (20.0, State.WARNING), (60.0, State.CRITICAL)],
+    ("window_s", "standing", "stepping"),
+    [
+        (5.0, State.CANT_TELL, State.CANT_TELL),
+        (20.0, State.WARNING, State.OK),  # a long prompt, read in many steps
+        (60.0, State.CRITICAL, State.CRITICAL),
+    ],
 )
-def test_silence_is_a_stall_only_after_a_while(window_s: float, state: State) -> None:
-    silent = signals(generated=0.0, prompted=0.0, finished=0.0)
-    assert diagnose(replace(silent, window_s=window_s), SLOS).node("1").state is state
+def test_silence_is_a_stall_only_after_a_while(
+    window_s: float, standing: State, stepping: State
+) -> None:
+    silent = replace(signals(generated=0.0, prompted=0.0, finished=0.0), window_s=window_s)
+    assert diagnose(silent, SLOS).node("1").state is stepping
+    silent = without(silent, "step_tokens", outcome=Outcome.NO_TRAFFIC)
+    assert diagnose(silent, SLOS).node("1").state is standing
 
 
 def test_what_will_not_help_is_said() -> None:

@@ -1,0 +1,36 @@
+"""What running engines showed the tree to get wrong, each as it was seen."""
+
+from __future__ import annotations
+
+from tests.tuner.diagnosis.cases import SLOS, signals
+from tests.tuner.diagnosis.test_tree import STEPS
+from tuner.diagnosis import diagnose
+
+TOKENIZING = {
+    "ttft": 0.85, "ttft_p50": 0.86, "ttft_p95": 1.1, "queue": 0.009, "prefill": 0.013,
+    "e2e": 0.85, "inference": 0.013,
+}  # fmt: skip
+THRASHING = {
+    "ttft": 0.27, "ttft_p50": 0.36, "ttft_p95": 0.7, "queue": 0.09, "prefill": 0.19, "e2e": 0.37,
+    "inference": 0.28, "waiting": 1.0, "waiting_mean": 0.7, "hit_rate": 0.37,
+    "hit_rate_before": 0.9, "prompt_tokens_p50": 1500.0, "prompt_tokens_p99": 1990.0,
+    "step_tokens_p90": 1900.0, "running_mean": 1.5, "running": 1.0,
+}  # fmt: skip
+
+
+def test_a_queue_of_milliseconds_beside_a_slow_front_end_is_no_cause() -> None:
+    """9 ms are 40 % of queue + prefill, and 1 % of TTFT."""
+    diagnosis = diagnose(signals(**TOKENIZING), SLOS)
+    assert [cause.key for cause in diagnosis.causes] == ["3d"]
+    assert "41% of queue + prefill and 1% of mean TTFT" in diagnosis.node("3a").summary
+
+
+def test_who_waits_for_prompts_that_were_cached_before_is_a_symptom() -> None:
+    """The step under way is long because its prompt is computed anew."""
+    parts = {
+        "binding": STEPS, "phase_s": {"forward": 3.0}, "kv_blocks": {"used": 180.0, "cached": 120.0}
+    }  # fmt: skip
+    diagnosis = diagnose(signals(**THRASHING, breakdowns=parts), SLOS)
+    assert [cause.key for cause in diagnosis.causes] == ["3b.thrash"]
+    assert diagnosis.node("3a.other").symptom_of == "3b.thrash"
+    assert diagnosis.node("3a").symptom_of == "3b.thrash"
