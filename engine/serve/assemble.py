@@ -144,7 +144,7 @@ def _publish_constants(service: Service, runner: ModelRunner, metrics: EngineMet
             gpu_memory_utilization=values.gpu_memory_utilization,
             cache_dtype=runner.model_info.dtype,
             enable_prefix_caching=service.config.enable_prefix_caching,
-            kv_cache_memory_bytes=memory.kv_cache_bytes,
+            kv_cache_memory_bytes=None,  # vLLM's setting of the size, which this engine lacks
             kv_cache_size_tokens=tokens,
             kv_cache_max_concurrency=round(tokens / service.max_model_len, 2),
             num_gpu_blocks_override=service.config.num_kv_blocks,
