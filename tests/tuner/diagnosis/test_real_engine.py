@@ -8,45 +8,28 @@ machine, or a quick one, changes how long a look takes and not what it says.
 
 from __future__ import annotations
 
-import json
 import threading
-import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.servers import running
-from tests.tuner.diagnosis.real_engine import Load, look, tiny_folder, turn
+from tests.tuner.diagnosis.real_engine import (
+    FLAGS,
+    GOOD,
+    SMALL,
+    Load,
+    levers,
+    look,
+    named_first,
+    turn,
+    utilization_of,
+)
 from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.thresholds import Thresholds
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-
-GOOD = {"max_num_seqs": 16, "chunk_size": 4096, "gpu_memory_utilization": 0.9}
-FLAGS = ("--enable-admin", "--device-memory", "128MiB", "--num-threads", "1", "--port", "0",
-         "--served-model-name", "tiny", "--no-enable-prefix-caching")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_folder(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def engine(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    log = tmp_path_factory.mktemp("engine") / "log"
-    with running("engine", "serve", "--model", str(model), *FLAGS, "--max-num-seqs", "16",
-                 "--chunk-size", "4096", log=log) as program:  # fmt: skip
-        yield program.url
-
-
-def lowest_utilization(url: str) -> float:
-    """The least that holds one request of the longest kind: some 300 blocks of 16 tokens."""
-    with urllib.request.urlopen(f"{url}/server_info", timeout=10) as answer:
-        low: float = json.load(answer)["knobs"]["gpu_memory_utilization"]["low"]
-        return low
 
 
 @dataclass(frozen=True)
@@ -72,22 +55,19 @@ PLANTED = (
 )  # fmt: skip
 
 
-def named_first(node: str, diagnosis: Diagnosis) -> bool:
-    return bool(diagnosis.causes) and diagnosis.causes[0].key == node
-
-
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.node)
 def test_a_planted_cause_is_named_first_and_cleared_by_its_lever(
     engine: str, planted: Planted
 ) -> None:
+    lowest = utilization_of(engine, 0)
     turn(engine, **GOOD)
-    turn(engine, **{k: v or lowest_utilization(engine) for k, v in planted.bad.items()})
+    turn(engine, **{k: v or lowest for k, v in planted.bad.items()})
     load = Load(engine, planted.clients, planted.prompt_tokens, planted.output_tokens)
     with load.offered():
         ill = look(engine, [planted.slo], lambda found: named_first(planted.node, found))
         assert named_first(planted.node, ill), ill.headline
-        node, knob = ill.node(planted.node), planted.lever.split()[0]
-        assert planted.lever in [lever.title for lever in node.levers]
+        knob = planted.lever.split()[0]
+        assert planted.lever in levers(ill, planted.node)
         assert ill.node("3").firing
         if planted.node == "3a.kv":
             assert ill.node("6").symptom_of == planted.node, ill.node("6").summary
@@ -109,14 +89,13 @@ def test_too_little_load_is_no_fault(engine: str) -> None:
 
 
 def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
-    model: Path, tmp_path: Path
+    small_model: Path, tmp_path: Path
 ) -> None:
     """A crowd that two places cannot serve; ten seconds of growth are an overload here."""
-    flags = ("--max-num-seqs", "2", "--max-num-seqs-limit", "2", "--chunk-size", "256")
+    own = ("--max-num-seqs", "2", "--max-num-seqs-limit", "2", "--chunk-size", "256")
+    arguments = ("serve", "--model", str(small_model), *FLAGS, *SMALL, *own)
     soon = Thresholds({"overload_growth_s": 10.0})
-    with running(
-        "engine", "serve", "--model", str(model), *FLAGS, *flags, log=tmp_path / "log"
-    ) as program:
+    with running("engine", *arguments, log=tmp_path / "log") as program:
         stop = threading.Event()
         crowd = threading.Thread(target=arriving, args=(program.url, stop), daemon=True)
         crowd.start()

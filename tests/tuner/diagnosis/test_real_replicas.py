@@ -1,0 +1,64 @@
+"""Two running engines behind one page, as replicas: one gets too much, or one is slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.servers import Program
+from tests.tuner.diagnosis.real_engine import (
+    GOOD,
+    Load,
+    Watch,
+    calm,
+    levers,
+    named_first,
+    turn,
+)
+from tests.tuner.diagnosis.real_faults import joined, starved
+from tuner.diagnosis import Diagnosis
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+Pair = tuple[Program, Program]
+
+
+def well(found: Diagnosis) -> bool:
+    return calm(found, "3", "7")
+
+
+def test_a_replica_that_gets_most_of_the_clients(pair: Pair) -> None:
+    """Six places each, eleven clients here and one there; then six each."""
+    urls = [engine.url for engine in pair]
+    for url in urls:
+        turn(url, **{**GOOD, "max_num_seqs": 6})
+    moved = Load(urls[0], 5, 40, 200)
+    with (
+        Load(urls[0], 6, 40, 200).offered(), Load(urls[1], 1, 40, 200).offered(), moved.offered(),
+        joined(urls) as url, Watch(url, ["ttft_p95<500ms"]) as watch,
+    ):  # fmt: skip
+        ill = watch.until(lambda found: named_first("7.load", found))
+        assert named_first("7.load", ill), ill.headline
+        assert ill.node("3a.seq_cap").symptom_of == "7.load"
+        assert levers(ill, "7.load") == ["the router's policy (least loaded, prefix-aware)"]
+        moved.url = urls[1]
+        healed = watch.until(well)
+        assert well(healed), healed.headline
+
+
+def test_a_replica_whose_host_is_slow(pair: Pair) -> None:
+    urls = [engine.url for engine in pair]
+    for url in urls:
+        turn(url, **GOOD)
+    loads = [Load(url, 2, 800, 2, pause_s=2.0) for url in urls]
+    with (
+        loads[0].offered(), loads[1].offered(),
+        joined(urls) as url, Watch(url, ["ttft_p95<1s"]) as watch,
+    ):  # fmt: skip
+        control = watch.until(well)
+        assert well(control), control.headline
+        with starved(pair[1].process.pid):
+            ill = watch.until(lambda found: named_first("7.slow", found))
+        assert named_first("7.slow", ill), ill.headline
+        assert "the slow replica itself" in levers(ill, "7.slow")
+        healed = watch.until(well)
+        assert well(healed), healed.headline
