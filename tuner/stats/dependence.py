@@ -45,8 +45,9 @@ def integrated_time(series: Floats, runs: Sequence[int] | None = None) -> float:
     """τ ≥ 1: n samples in this order hold n/τ independent ones.
 
     1 + 2 Σ autocorrelations, summed in pairs as long as a pair is positive (Geyer 1992), and
-    corrected for the mean having been taken from the same series. runs: lengths of consecutive
-    runs, each centred on its own mean.
+    corrected for the mean having been taken from the same series. Its own error is some √(τ/n) of
+    it and the sum is more often cut too early than too late, so one such error is added. runs:
+    lengths of consecutive runs, each centred on its own mean.
     """
     n = len(series)
     parts = np.split(series, np.cumsum(runs)[:-1]) if runs is not None else [series]
@@ -65,7 +66,8 @@ def integrated_time(series: Floats, runs: Sequence[int] | None = None) -> float:
     kept = max(1, int(ends[0]) if len(ends) else pairs)
     time = 2 * float(sums[:kept].sum()) / float(covariance[0]) - 1
     seen = 1 - (2 * kept - 1) * len(parts) / n
-    return max(1.0, time / max(0.3, seen))
+    time = max(1.0, time / max(0.3, seen))
+    return min(n, time * (1 + math.sqrt((time - 1) / n)))
 
 
 def variance_of_sum(residuals: Floats, runs: Sequence[int] | None = None) -> tuple[float, float]:

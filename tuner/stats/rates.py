@@ -23,6 +23,10 @@ from tuner.units import count_text
 Floats = npt.NDArray[np.float64]
 BATCHES = 120
 
+CLUMPS_SKEW = 1.5
+"""How much more skewed the mean of strongly dependent samples is than that of as many independent
+ones as they are worth: clumps differ in length (third moments of geometric lengths)."""
+
 
 def mean_estimate(
     values: Floats,
@@ -71,6 +75,7 @@ def _mean_within(
     standard = (values - value) / math.sqrt(spread)
     skewness, kurtosis = float(np.mean(standard**3)), float(np.mean(standard**4))
     df = max(1.0, df * min(1.0, 2 / max(1.0, kurtosis - 1)))
+    skewness *= CLUMPS_SKEW - (CLUMPS_SKEW - 1) * min(1.0, effective / requests)
     low, high = _bent_student(skewness / (6 * math.sqrt(effective)), df, confidence)
     error = math.sqrt(variance) / n
     method = "mean, skewness-adjusted Student interval"

@@ -32,6 +32,14 @@ def queue_waits(arrivals_s: Floats, service_s: Floats) -> Floats:
     return waits
 
 
+def sojourns(rng: np.random.Generator, rows: int, n: int, load: float) -> Floats:
+    """Times in an M/M/1 queue in steady state; exponential with mean load / (1 - load)."""
+    arrivals = np.cumsum(rng.exponential(1, (rows, n + 500)), axis=1)
+    service = rng.exponential(load, (rows, n + 500))
+    times: Floats = (queue_waits(arrivals, service) + service)[:, 500:]
+    return times
+
+
 def lock_step(
     rng: np.random.Generator, rows: int, n: int, *, wave: float = 0.08, own: float = 0.02
 ) -> Floats:
