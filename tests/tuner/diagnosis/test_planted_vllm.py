@@ -1,0 +1,48 @@
+"""Pages that a real vLLM gave while a cause was planted in it, and after its lever was pulled."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.sources import RecordedSource
+from tuner.diagnosis import Diagnosis, asked_quantiles, collect, diagnose
+from tuner.slo import parse_slos
+
+FOLDER = Path(__file__).parents[3] / "fixtures" / "planted-vllm"
+FILES = sorted(FOLDER.glob("*.json.gz"))
+
+
+def recorded(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
+    return found
+
+
+def judged(slo: str, window_s: float, seen: dict[str, Any]) -> Diagnosis:
+    """settings: what vLLM does not export, as --set tells it."""
+    source = RecordedSource([(at_s, text) for at_s, text in seen["pages"]])
+    slos = parse_slos([slo])
+    signals = collect(
+        source, window_s=window_s, server_info=seen["settings"], at_s=source.now_s,
+        quantiles=asked_quantiles(slos.clauses), target="recorded",
+    )  # fmt: skip
+    return diagnose(signals, slos)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".json.gz"))
+def test_what_was_planted_is_named_first_and_gone_when_mended(file: Path) -> None:
+    case = recorded(file)
+    ill = judged(case["slo"], case["window_s"], case["planted"])
+    assert ill.causes, ill.headline
+    assert ill.causes[0].key == case["node"], ill.headline
+    assert ill.causes[0].levers[0].title == case["lever"]
+    well = judged(case["slo"], case["window_s"], case["mended"])
+    assert not well.node(case["node"]).firing, well.headline
+
+
+def test_there_are_recordings() -> None:
+    assert FILES
