@@ -80,22 +80,32 @@ class PromTargets:
         watched_s = (
             up_for_s(newest, now_s, scrape_interval_s)
             if reach_s <= HORIZON_S
-            else self._known_for_s(targets, now_s, reach_s)
+            else self._known_for_s(targets, now_s, reach_s, scrape_interval_s)
         )
         reason = "" if up else _DOWN
         return SourceStatus(up, age_s, start_s, scrape_interval_s, reason, watched_s)
 
     def _known_for_s(
-        self, targets: set[tuple[str, str]] | None, now_s: float, reach_s: float
+        self,
+        targets: set[tuple[str, str]] | None,
+        now_s: float,
+        reach_s: float,
+        scrape_interval_s: float,
     ) -> float | None:
         """Since when (seconds ago) Prometheus has scraped them; None where that is beyond reach_s.
 
-        What a target counted while it could not be scraped its counters tell afterwards.
+        The first sample is looked for in ever finer steps: of thirty days, in three requests. What
+        a target counted while it could not be scraped its counters tell afterwards.
         """
-        start_s, step_s = now_s - reach_s, reach_s / REACH_STEPS
-        samples = _of(targets, self.client.series(self.up, start_s, now_s, step_s))
-        began_s = min((points[0][0] for points in samples), default=now_s)
-        return None if began_s - start_s < step_s / 2 else now_s - began_s
+        start_s, end_s, began_s, step_s = now_s - reach_s, now_s, now_s, math.inf
+        while step_s > scrape_interval_s:
+            step_s = (end_s - start_s) / REACH_STEPS
+            samples = _of(targets, self.client.series(self.up, start_s, end_s, step_s))
+            began_s = min((points[0][0] for points in samples), default=end_s)
+            if began_s - start_s < step_s / 2:
+                break
+            start_s, end_s = began_s - step_s, began_s
+        return None if began_s - (now_s - reach_s) < scrape_interval_s else now_s - began_s
 
     def silence(
         self,

@@ -39,6 +39,17 @@ def test_names_info_and_status(pair: Pair) -> None:
         assert status.scrape_interval_s == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.parametrize("window_s", [3600.0, 30 * 86_400.0])
+def test_how_long_a_target_was_watched_is_told_for_long_windows_too(
+    pair: Pair, window_s: float
+) -> None:
+    """Else a rate over an hour would spread a minute's growth over it."""
+    mine, theirs = (source.over(window_s).status() for source in (pair.scraped, pair.asked))
+    assert mine.watched_s is not None
+    assert theirs.watched_s == pytest.approx(mine.watched_s, abs=3.0)
+    assert pair.asked.over(60.0) is pair.asked
+
+
 def test_the_engine_is_told_from_other_targets_without_labels(pair: Pair) -> None:
     assert isinstance(pair.asked, PrometheusSource)
     source = PrometheusSource(pair.asked.client._url, scrape_interval_s=1.0)

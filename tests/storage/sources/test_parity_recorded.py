@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.sources import RecordedSource
-from storage.sources.base import MetricSource, Outcome, RangeKind, Reading
+from storage.sources.base import MetricSource, Outcome, RangeKind, Reading, Wanted
 from storage.sources.exposition import Agg
 from storage.sources.prometheus import PrometheusSource
 from tests.storage.sources.backfill import Pages, serving_prometheus
@@ -180,9 +180,11 @@ def test_ranges(both: tuple[str, MetricSource, MetricSource, float]) -> None:
     kinds: tuple[tuple[RangeKind, str], ...] = (
         ("rate", counter), ("mean", histogram), ("quantile", histogram),
     )  # fmt: skip
-    span = {"start_s": now_s - 150, "end_s": now_s, "step_s": 25.0, "window_s": 60.0}
     for kind, metric in kinds:
-        ours, other = (source.range(kind, metric, **span) for source in (mine, theirs))
+        ours, other = (
+            source.range(kind, metric, start_s=now_s - 150, end_s=now_s, step_s=25.0, window_s=60.0)
+            for source in (mine, theirs)
+        )
         assert [at_s for at_s, _ in ours] == [at_s for at_s, _ in other]
         assert values(ours) == pytest.approx(values(other), rel=EXACT), kind
 
@@ -228,3 +230,21 @@ def test_a_renamed_metric_is_known_by_its_new_name_alone(
     same(mine.mean("vllm:inter_token_latency_seconds", 900.0),
          theirs.mean("vllm:inter_token_latency_seconds", 900.0))  # fmt: skip
     theirs.close()
+
+
+@pytest.mark.parametrize("name", ["resets", "gap"])
+def test_how_far_back_a_prometheus_reaches(
+    name: str, prometheus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over a gap: what was counted in it the counters tell."""
+    now_s = START_S + SPAN_S + OFF_BEAT_S
+    monkeypatch.setattr("time.time", lambda: now_s)
+    source = PrometheusSource(prometheus, scrape_interval_s=INTERVAL_S, labels={"instance": name})
+    for window_s in (3600.0, 6 * 3600.0, 30 * 86_400.0):
+        watched_s = source.over(window_s).status().watched_s
+        assert watched_s == pytest.approx(SPAN_S + OFF_BEAT_S, abs=INTERVAL_S)
+    assert source.over(SPAN_S - INTERVAL_S).status().watched_s is None  # the window, and more
+    if name == "resets":  # a look trusts nothing before a gap of the last quarter of an hour
+        look = source.at_once(Wanted(frozenset({"vllm:done_total"}), 3600.0))
+        assert look.status().watched_s == pytest.approx(SPAN_S + OFF_BEAT_S, abs=INTERVAL_S)
+    source.close()
