@@ -8,6 +8,9 @@ import re
 from tuner.errors import UserError
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*$", re.IGNORECASE)
+LEAST_SHARE = 1e-5
+"""A share below this and above 0 is told as less than it: its digits say nothing."""
+
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -31,7 +34,7 @@ def show(value: float, unit: str) -> str:
     if unit == "s":
         return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
     if unit == "share":
-        return f"{value * 100:.3g} %"
+        return f"{value * 100:.3g} %" if not 0 < value < LEAST_SHARE else "< 0.001 %"
     if unit == "$":
         return f"$ {value:.3g}"
     number = f"{value:.0f}" if value >= 100 else f"{value:.3g}"

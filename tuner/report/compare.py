@@ -144,7 +144,7 @@ def compare_dict(compared: Compared) -> dict[str, Any]:
 def ratio_text(found: Comparison) -> tuple[str, str]:
     """(ratio, its interval), of shares their difference; a dash where there is none."""
     if found.difference is not None:
-        value, low, high = (f"{100 * part:+.2g}" for part in found.difference)
+        value, low, high = (f"{100 * part:+.3g}" for part in found.difference)
         return f"{value} points", f"{low} … {high}"
     if math.isnan(found.ratio):
         return "–", "–"

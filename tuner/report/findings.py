@@ -109,7 +109,9 @@ def why_nothing(report: Recorded) -> str:
     if report.lacks:
         return report.lacks
     if report.diagnosis is None:
-        return report.not_diagnosed if report.outcomes else ""
+        if not any(outcome.ok for outcome in report.outcomes):
+            return "the baseline was not diagnosed: it has no result" if report.outcomes else ""
+        return report.not_diagnosed
     if not report.diagnosis.causes:
         nodes = report.diagnosis.nodes
         judged = sum(node.state in (State.OK, State.NOT_APPLICABLE) for node in nodes)

@@ -118,7 +118,8 @@ def _answer_lines(report: StudyReport) -> list[str]:
 def not_done(report: Recorded) -> list[str]:
     """What a study that has not come to its end is shown with."""
     state = report.study.state
-    return [] if state == "done" else [f"the study is {state}: this is what it holds so far"]
+    told = "has failed" if state == "failed" else f"is {state}"
+    return [] if state == "done" else [f"the study {told}: this is what it holds so far"]
 
 
 def began_as(report: Recorded) -> list[str]:

@@ -24,6 +24,7 @@ from tuner.report.html import render_compare_html, render_run_html
 from tuner.report.html.scale import Scale, fitted, latency_axis
 from tuner.report.html.series import CDF_POINTS, Frame, cdf, flight, over_time
 from tuner.slo import SloSet, parse_slos
+from tuner.units import show
 
 MIXED = [*(good(i, at_s=i / 10, ttft_s=0.05 + i / 1000) for i in range(70)),
          failed(70, at_s=7.1), failed(71, at_s=7.2),
@@ -208,3 +209,13 @@ def test_unfinished_requests_are_longer_than_all_that_is_drawn() -> None:
     assert np.isinf(e2e).sum() == 2
     _, share = cdf(e2e)
     assert share[-1] == pytest.approx(10 / 12)
+
+
+def test_a_share_is_told_in_digits_that_say_something() -> None:
+    assert show(1.6e-10, "share") == "< 0.001 %"
+    assert show(0.0, "share") == "0 %"
+    assert show(1e-5, "share") == "0.001 %"
+    gone = made([good(i, at_s=i / 10, ttft_s=0.5) for i in range(90)])
+    fast = made([good(i, at_s=i / 10) for i in range(90)])
+    page = compared_page(fast, gone, parse_slos(["ttft_p95<100ms"]))
+    assert "-100 points" in page

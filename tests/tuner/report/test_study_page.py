@@ -115,6 +115,8 @@ def test_all_failed_gives_reasons_and_no_figures(tmp_path: Path) -> None:
     text = whole(render_study_html(report_of(tmp_path / "s.db")), charts=9)
     assert "the baseline has no result: CUDA error" in text
     assert "3 of 3 measurements failed: 3 × CUDA error" in text
+    assert "the baseline was not diagnosed: it has no result" in text
+    assert "maximize output_tps; dashed: the baseline&#x27;s mean, no data" in text
     assert "0 tok/s" not in text
 
 

@@ -138,7 +138,8 @@ def _history_line(report: StudyReport, place: int) -> str:
     unit = report.unit(place)
     base = study_charts.baseline_value(report, place)
     told = "no data" if base is None else show(base, unit)
-    return f"{report.goal.objectives[place]}, {unit}; dashed: the baseline's mean, {told}"
+    wanted = ", ".join(part for part in (str(report.goal.objectives[place]), unit) if part)
+    return f"{wanted}; dashed: the baseline's mean, {told}"
 
 
 def _front(report: StudyReport) -> str:

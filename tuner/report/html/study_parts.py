@@ -49,16 +49,16 @@ def _node(node: NodeResult) -> list[str]:
 def _cause(report: Recorded, node: NodeResult, tried: Tried) -> str:
     rows = [
         [
-            f"<b>{escape(one.lever.title)}</b>",
-            escape(f"{one.lever.effect}; its cost: {one.lever.cost}"),
-            "<br>".join(escape(text) for text in one.told),
+            f'<b>{escape(one.lever.title)}</b><br><span class="dim">{escape(one.lever.effect)}; '
+            f"its cost: {escape(one.lever.cost)}</span>",
+            "".join(f"<div>{escape(text)}</div>" for text in one.told),
         ]
         for one in advised(report, tried)
         if one.node is node
     ]
     name, state = _node(node)
     head = f'<div class="row"><h3>{name}</h3>{state}</div><div class="dim">'
-    listed = table(("proposed", "because", "what came of it"), rows, ("", "dim wrap", "wrap"))
+    listed = table(("proposed", "what came of it"), rows, ("wrap", "wrap came"))
     return panel(f"{head}{escape(node.summary)}</div>{listed}")
 
 

@@ -18,7 +18,7 @@ from tuner.report.html.study_parts import (
     provenance,
     timeline,
 )
-from tuner.report.html.study_plot import Chart, Named, spread
+from tuner.report.html.study_plot import Chart, spread
 from tuner.report.html.study_tables import cell
 from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP
 from tuner.report.study_health import measured_checks
@@ -35,6 +35,7 @@ from tuner.report.sweep import (
 )
 from tuner.report.sweep_study import SweepReport, swept_in
 from tuner.report.words import VERDICTS
+from tuner.search.axis import is_number
 from tuner.search.sweep import Line, SweepPoint
 from tuner.slo import Clause
 from tuner.targets.base import Setting, setting_text
@@ -85,7 +86,7 @@ def _line(report: SweepReport, line: Line, points: Points) -> str:
         panel(_chart(report, line, points, key, clause), key, clause.text if clause else "")
         for key, clause in plotted(report.slos, report.objective).items()
     ]
-    title = f"{name} under {line.workload}" if len(report.found) > 1 else name
+    title = f"{name} under {line.workload}" if len(report.workloads) > 1 else name
     best = best_text(line, points, report.slos, report.objective)
     listed = panel(_table(report, line, points), "", best)
     marks = MARKS if report.slos else WITHOUT_SLOS
@@ -126,7 +127,7 @@ def _chart(report: SweepReport, line: Line, points: Points, key: str, clause: Cl
 
 def _joined(chart: Chart, points: Points, key: str) -> None:
     """A line through the values of a knob of numbers; words have no between."""
-    if isinstance(chart.x, Named):
+    if not all(is_number(point.value) for point in points):
         return
     pairs = sorted(
         (knob_at(chart.x, point.value), estimate.value)
