@@ -163,12 +163,12 @@ class Watch:
         )  # fmt: skip
         return diagnose(self.signals, self.slos, self.history, thresholds=self.thresholds)
 
-    def until(self, holds: Callable[[Diagnosis], bool]) -> Diagnosis:
-        """The diagnosis once `holds` was true EVALUATIONS times in a row, or the last of LIMIT_S.
+    def until(self, holds: Callable[[Diagnosis], bool], limit_s: float = LIMIT_S) -> Diagnosis:
+        """The diagnosis once `holds` was true EVALUATIONS times in a row, or the last of limit_s.
 
         Nothing counts before a request of the load has finished.
         """
-        held, end_s = 0, time.monotonic() + LIMIT_S
+        held, end_s = 0, time.monotonic() + limit_s
         while True:
             time.sleep(2 * SCRAPE_S)
             diagnosis = self.judge()

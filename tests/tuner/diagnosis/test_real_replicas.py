@@ -21,9 +21,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 Pair = tuple[Program, Program]
 
-
-def well(found: Diagnosis) -> bool:
-    return calm(found, "3", "7")
+PATIENCE_S = 120.0
+"""On a busy machine two engines are uneven by themselves at times: a control waits until not."""
 
 
 def test_a_replica_that_gets_most_of_the_clients(pair: Pair) -> None:
@@ -41,24 +40,33 @@ def test_a_replica_that_gets_most_of_the_clients(pair: Pair) -> None:
         assert ill.node("3a.seq_cap").symptom_of == "7.load"
         assert levers(ill, "7.load") == ["the router's policy (least loaded, prefix-aware)"]
         moved.url = urls[1]
-        healed = watch.until(well)
-        assert well(healed), healed.headline
+
+        def even(found: Diagnosis) -> bool:
+            return calm(found, "3", "7.load")
+
+        healed = watch.until(even, PATIENCE_S)
+        assert even(healed), healed.headline
 
 
 def test_a_replica_whose_host_is_slow(pair: Pair) -> None:
     urls = [engine.url for engine in pair]
     for url in urls:
         turn(url, **GOOD)
-    loads = [Load(url, 2, 800, 2, pause_s=2.0) for url in urls]
+    loads = [Load(url, 3, 300, 2, pause_s=1.0) for url in urls]
     with (
         loads[0].offered(), loads[1].offered(),
-        joined(urls) as url, Watch(url, ["ttft_p95<1s"]) as watch,
+        joined(urls) as url, Watch(url, ["ttft_p95<500ms"]) as watch,
     ):  # fmt: skip
-        control = watch.until(well)
-        assert well(control), control.headline
+
+        def even(found: Diagnosis) -> bool:
+            return calm(found, "3", "7.slow")
+
+        control = watch.until(even, PATIENCE_S)
+        assert even(control), control.headline
         with starved(pair[1].process.pid):
-            ill = watch.until(lambda found: named_first("7.slow", found))
+            ill = watch.until(lambda found: named_first("7.slow", found) and found.node("3").firing)
         assert named_first("7.slow", ill), ill.headline
+        assert ill.node("3").symptom_of == "7.slow"
         assert "the slow replica itself" in levers(ill, "7.slow")
-        healed = watch.until(well)
-        assert well(healed), healed.headline
+        healed = watch.until(even, PATIENCE_S)
+        assert even(healed), healed.headline
