@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from storage.sources import open_source
 from tests.tuner.diagnosis.real_engine import post
@@ -43,6 +43,10 @@ USUAL = {
 
 TOLD = {"--max-num-seqs": "max_num_seqs", "--max-num-batched-tokens": "chunk_size"}
 FLAGS = {"--max-num-seqs": "16", "--max-num-batched-tokens": "1024"}
+
+
+class Look(Protocol):
+    def __call__(self, until: Callable[[Diagnosis], bool], least_s: float = 0.0) -> Diagnosis: ...
 
 
 @dataclass(frozen=True)
@@ -162,14 +166,15 @@ def arriving(server: Server, every_s: float, prompt_tokens: int, output: int) ->
 @contextlib.contextmanager
 def watching(
     server: Server, slos: list[str], thresholds: Thresholds = DEFAULT, window_s: float = WINDOW_S
-) -> Iterator[Callable[[Callable[[Diagnosis], bool]], Diagnosis]]:
-    """look(until): the diagnosis once `until` has held EVALUATIONS times in a row, or the last of
-    LIMIT_S. Looks of one block share its scrapes and its hysteresis."""
+) -> Iterator[Look]:
+    """look(until, least_s): the diagnosis once `until` has held EVALUATIONS times in a row, after
+    least_s at the soonest, or the last of LIMIT_S. Looks of one block share its scrapes and its
+    hysteresis."""
     source = open_source(url=server.url, scrape_interval_s=SCRAPE_S)
     wanted, history = parse_slos(slos), History()
 
-    def look(until: Callable[[Diagnosis], bool]) -> Diagnosis:
-        held, end_s = 0, time.monotonic() + LIMIT_S
+    def look(until: Callable[[Diagnosis], bool], least_s: float = 0.0) -> Diagnosis:
+        held, began_s = 0, time.monotonic()
         while True:
             time.sleep(2 * SCRAPE_S)
             signals = collect(
@@ -179,7 +184,8 @@ def watching(
             found = diagnose(signals, wanted, history, thresholds=thresholds)
             seen = bool(signals.value("finished")) and until(found)
             held = held + 1 if seen else 0
-            if held >= EVALUATIONS or time.monotonic() > end_s:
+            spent_s = time.monotonic() - began_s
+            if (held >= EVALUATIONS and spent_s >= least_s) or spent_s > LIMIT_S:
                 print(render(found))
                 return found
 

@@ -11,6 +11,7 @@ import pytest
 
 from storage.sources import RecordedSource
 from tuner.diagnosis import Diagnosis, asked_quantiles, collect, diagnose
+from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo import parse_slos
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "planted-vllm"
@@ -22,25 +23,26 @@ def recorded(file: Path) -> dict[str, Any]:
     return found
 
 
-def judged(slo: str, window_s: float, seen: dict[str, Any]) -> Diagnosis:
+def judged(case: dict[str, Any], side: str) -> Diagnosis:
     """settings: what vLLM does not export, as --set tells it."""
+    seen = case[side]
     source = RecordedSource([(at_s, text) for at_s, text in seen["pages"]])
-    slos = parse_slos([slo])
+    slos = parse_slos([case["slo"]])
     signals = collect(
-        source, window_s=window_s, server_info=seen["settings"], at_s=source.now_s,
+        source, window_s=case["window_s"], server_info=seen["settings"], at_s=source.now_s,
         quantiles=asked_quantiles(slos.clauses), target="recorded",
     )  # fmt: skip
-    return diagnose(signals, slos)
+    return diagnose(signals, slos, thresholds=Thresholds(case["thresholds"]))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".json.gz"))
 def test_what_was_planted_is_named_first_and_gone_when_mended(file: Path) -> None:
     case = recorded(file)
-    ill = judged(case["slo"], case["window_s"], case["planted"])
+    ill = judged(case, "planted")
     assert ill.causes, ill.headline
     assert ill.causes[0].key == case["node"], ill.headline
     assert ill.causes[0].levers[0].title == case["lever"]
-    well = judged(case["slo"], case["window_s"], case["mended"])
+    well = judged(case, "mended")
     assert not well.node(case["node"]).firing, well.headline
 
 
