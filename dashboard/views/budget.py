@@ -72,7 +72,8 @@ def _left(budget: Budget) -> str:
     if budget.left is None:
         return _absent(budget.over)
     over = "" if budget.left >= 0 else f"<br>{markup.pill('overspent', 'bad')}"
-    bad = f"{_count(budget.over.bad)} bad"
+    allowed = _count(budget.over.events * budget.sli.budget)
+    bad = f"{_count(budget.over.bad)} bad of {allowed} allowed"
     return f'{number(budget.left * 100)} %{over}<div class="sub">{bad}</div>'
 
 
@@ -81,7 +82,7 @@ def _burn(burn: Burn) -> str:
         return _absent(burn.long if burn.long.value is None else burn.short)
     pill = {
         Burning.FIRES: markup.pill(burn.window.severity, SEVERITY_TONES[burn.window.severity]),
-        Burning.CALM: markup.pill("calm", "good"),
+        Burning.CALM: markup.pill("no alert", "good"),
         Burning.FEW: markup.pill("too few events", "neutral"),
     }[burn.state]
     rates = " · ".join(_rate(burn, share) for share in (burn.long, burn.short))

@@ -48,7 +48,7 @@ def _overall(budget: Budget) -> str:
         watched += f" watched of {span(share.window_s)}"
     return (
         f"attained {1 - share.value:.4%} of {share.events:.0f} {budget.sli.events} over {watched}; "
-        f"{budget.left:.1%} of the budget left"
+        f"{budget.left:.1%} of their budget left"
     )
 
 
@@ -63,7 +63,7 @@ def said(burn: Burn) -> str:
     counts = " and ".join(f"{share.events:,.0f}" for share in (burn.long, burn.short))
     word = {
         Burning.FIRES: burn.window.severity,
-        Burning.CALM: "calm",
+        Burning.CALM: "no alert",
         Burning.FEW: f"fewer than {burn.least} events",
     }[burn.state]
     return f"{word}: burns {rates} (n={counts})"

@@ -3,9 +3,11 @@ one look at everything says the same."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from storage.sources.base import Outcome, Wanted
+from storage.sources.base import MetricSource, Outcome, Wanted
 from storage.sources.prometheus import PrometheusSource
 from tests.storage.conftest import wait_until
 from tests.storage.sources.parity import NAMES, WINDOW_S, Pair, gathered, same
@@ -128,11 +130,15 @@ def test_one_look_at_nothing_says_that_there_is_no_such_target(pair: Pair) -> No
     assert (status.up, status.reason) == (False, "Prometheus scrapes no such target")
 
 
+def down(source: MetricSource) -> bool:
+    return not source.status().up
+
+
 def test_a_target_that_went_down(pair: Pair) -> None:
     """Last, because it ends the target's answers."""
     pair.target.status = 500
     for source in (pair.scraped, pair.asked):
-        wait_until(lambda source=source: not source.status().up, "the fault to be seen")
+        wait_until(partial(down, source), "the fault to be seen")
         reading = source.gauge("vllm:kv_cache_usage_perc")
         assert reading.outcome is Outcome.UNREACHABLE
         assert reading.reason

@@ -11,8 +11,10 @@ import yaml
 
 from storage.sources import RecordedSource
 from storage.sources.base import MetricSource
+from storage.sources.prometheus import PrometheusSource
 from storage.sources.scrape import ScrapeSource
-from tests.tuner.budget.traffic import TTFT, PerMinute, page, recorded
+from tests.storage.sources.backfill import serving_prometheus
+from tests.tuner.budget.traffic import FINE_S, TTFT, PerMinute, page, pages_of, recorded
 from tuner.budget.events import slis
 from tuner.budget.live import Budget, Burning, Seen, read_budgets
 from tuner.budget.render import as_dict, render
@@ -166,6 +168,25 @@ def test_prometheus_alerts_agree(tmp_path: Path, traffic: PerMinute) -> None:
         ["promtool", "test", "rules", "test.yml"], capture_output=True, text=True, cwd=tmp_path
     )
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-2000:]
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
+def test_a_prometheus_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same samples, as far back as it has scraped."""
+    traffic = PerMinute(good=80, late=10, aborted=4, refused=6)
+    pages = pages_of(traffic)
+    with serving_prometheus({"one": pages}, tmp_path) as url:
+        monkeypatch.setattr("time.time", lambda: pages[-1][0])
+        source = PrometheusSource(url, scrape_interval_s=FINE_S, labels={"instance": "one"})
+        theirs = read(source)
+        source.close()
+    mine = read(recorded(traffic))
+    assert states(mine) == states(theirs)
+    assert theirs.over.watched_s == pytest.approx(mine.over.watched_s, abs=FINE_S)
+    for ours, other in zip(mine.burns, theirs.burns, strict=True):
+        for a, b in ((ours.long, other.long), (ours.short, other.short)):
+            assert (a.seen, a.value) == (b.seen, pytest.approx(b.value))
+            assert a.events == pytest.approx(b.events, rel=1e-3)
 
 
 def test_one_question_gives_a_histograms_events_and_those_within_its_bound() -> None:

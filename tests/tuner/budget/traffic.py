@@ -36,22 +36,23 @@ class PerMinute:
         }
         if self.refused:
             found['vllm:admission_rejections_total{reason="queue"}'] = self.refused
-        return found | self.more
+        return {**found, **self.more}
 
 
-def recorded(
-    traffic: PerMinute, *, span_s: float = DAYS_S, now_late_s: float = 0.0
-) -> RecordedSource:
-    """A scrape a minute in the last hours, one in ten minutes before. now_late_s: asked so long
-    after the newest one."""
+def recorded(traffic: PerMinute, *, span_s: float = DAYS_S) -> RecordedSource:
+    pages = pages_of(traffic, span_s)
+    return RecordedSource(pages, now_s=pages[-1][0], scrape_interval_s=FINE_S)
+
+
+def pages_of(traffic: PerMinute, span_s: float = DAYS_S) -> list[tuple[float, str]]:
+    """(Unix seconds, page) of a scrape a minute in the last hours, one in ten minutes before."""
     times_s = []
     at_s = -span_s
     while at_s <= 0:
         times_s.append(at_s)
         at_s += COARSE_S if at_s < -FINE_FOR_S else FINE_S
     end_s = START_S + DAYS_S
-    pages = [(end_s + at_s, page(traffic, (at_s + span_s) / 60)) for at_s in times_s]
-    return RecordedSource(pages, now_s=end_s + now_late_s, scrape_interval_s=FINE_S)
+    return [(end_s + at_s, page(traffic, (at_s + span_s) / 60)) for at_s in times_s]
 
 
 def page(traffic: PerMinute, minutes: float) -> str:

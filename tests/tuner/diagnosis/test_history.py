@@ -88,7 +88,7 @@ def test_burns_are_printed_with_what_was_watched(
         text = capsys.readouterr().out
         main(["diagnose", "--url", server.url, *words, *QUICK])
         [budget] = json.loads(capsys.readouterr().out)["error_budgets"]["budgets"]
-    assert "14.4× over 1 h and 5 min: calm: burns 0× and 0×" in text
+    assert "14.4× over 1 h and 5 min: no alert: burns 0× and 0×" in text
     assert re.search(r"6× over 6 h and 30 min: watched (1\.9\d?|2) h of 6 h", text)
     assert budget["over"]["bad_share"] == 0.0
     assert budget["burns"][0]["long"]["events"] == pytest.approx(7200, rel=0.05)
