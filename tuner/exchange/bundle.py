@@ -52,6 +52,7 @@ NEEDED = {
 """Columns that every version of the records has."""
 
 _CHUNK_BYTES = 2**20
+_SQLITE = b"SQLite format 3"
 _GZIP = b"\x1f\x8b"
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 _KINDS = {f.name: str(f.type) for f in dataclasses.fields(RequestRecord)}
@@ -106,6 +107,10 @@ def read_bundle(path: Path) -> StoredStudy:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     if not text.strip():
         raise UserError(f"{path.name} is empty")
+    if text.startswith(_SQLITE):
+        raise UserError(
+            f"{path.name} is a database, not a bundle: `tuner report STUDY --database {path}`"
+        )
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:

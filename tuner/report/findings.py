@@ -45,14 +45,24 @@ class Advised:
 
 
 def tried_in(report: StudyReport) -> Tried:
-    """The configurations of a search that turned the lever's knob alone, in its direction: all
-    runs of each together, and their verdict."""
+    """The configurations of a search that turned the lever's knob in its direction: all runs of
+    each that turned it alone together, with their verdict; of others only that there are some."""
 
     def told(lever: Lever) -> list[str]:
-        mine = [config for config in distinct(report.trials) if _turns(config, report, lever)]
-        return [_tried(report, config, lever.knob) for config in mine]
+        turned = [config for config in distinct(report.trials) if _turns(config, report, lever)]
+        alone = [config for config in turned if _changed(config, report) == {lever.knob}]
+        if turned and not alone:
+            return [_together(report, turned)]
+        return [_tried(report, config, lever.knob) for config in alone]
 
     return told
+
+
+def _together(report: StudyReport, turned: Sequence[Config]) -> str:
+    configurations = count_text(len(turned), "configuration")
+    best = report.decision.best_config if report.decision is not None else None
+    among = ", the best among them" if best in turned else ""
+    return f"not tried alone; {configurations} turned it together with other knobs{among}"
 
 
 def _tried(report: StudyReport, config: Config, knob: str) -> str:
@@ -167,7 +177,10 @@ def findings_dict(report: Recorded, tried: Tried = untried) -> dict[str, Any]:
 
 def _turns(config: Config, report: StudyReport, lever: Lever) -> bool:
     base = report.baseline
-    changed = {name for name, value in config.items() if base.get(name) != value}
-    if changed != {lever.knob} or lever.knob not in base:
+    if lever.knob not in base or lever.knob not in _changed(config, report):
         return False
     return direction_of(base[lever.knob], config[lever.knob]) == lever.direction
+
+
+def _changed(config: Config, report: StudyReport) -> set[str]:
+    return {name for name, value in config.items() if report.baseline.get(name) != value}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from engine.knobs import KNOBS
 from tuner.targets.base import UNSET, Setting, setting_text
-from tuner.targets.flags import AUTO, Dialect, flag_of, flag_words, left_out, split_words
+from tuner.targets.flags import AUTO, DIALECTS, Dialect, flag_of, flag_words, left_out, split_words
 
 Config = Mapping[str, Setting]
 
@@ -71,13 +72,34 @@ class Exported:
         return [*start, *self.words(dialect)]
 
 
-def commands(
-    config: Config, *, model: str = "", vllm_model: str = "MODEL", spoken: Dialect = "slotune",
-    serve_args: Sequence[str] = (),
-) -> dict[str, str]:  # fmt: skip
-    """Engine → command line. model "" is the packaged model of `engine serve`."""
-    ours = Exported(config, spoken, model, serve_args=tuple(serve_args))
-    theirs = replace(ours, model=vllm_model)
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a study measured: model, kind of engine, and the flags it was started with besides."""
+
+    model: str = ""
+    engine: str = ""
+    serve_args: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, target: Mapping[str, Any]) -> Served:
+        """From a target's description, as studies keep it."""
+        words = tuple(str(word) for word in target.get("serve_args") or ())
+        return cls(str(target.get("model") or ""), str(target.get("kind") or ""), words)
+
+    @property
+    def dialect(self) -> Dialect:
+        return next((dialect for dialect in DIALECTS if dialect == self.engine), DIALECTS[0])
+
+    def exported(self, config: Config, service: str = "") -> Exported:
+        return Exported(config, self.dialect, self.model, service, self.serve_args)
+
+
+def commands(config: Config, served: Served) -> dict[str, str]:
+    """Engine → command line. A model named to `engine serve` is a path it can load, "" its packaged
+    one; the other side names its own."""
+    ours = served.exported(config)
+    foreign = served.model if served.dialect != "slotune" else ""
+    theirs = replace(ours, model=foreign or "MODEL")
     return {
         "slotune": shlex.join(ours.command("slotune")),
         "vllm serve": shlex.join(theirs.command("vllm")),

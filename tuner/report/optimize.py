@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuner.report.flags import commands, config_text
+from tuner.report.flags import Served, commands, config_text
 from tuner.report.front import front_dicts, front_lines
 from tuner.report.table import aligned as aligned
 from tuner.report.table import estimate_text as estimate_text
@@ -24,7 +24,6 @@ from tuner.search.trials import of_config, trials_of
 from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison
 from tuner.targets.base import setting_text
-from tuner.targets.flags import DIALECTS
 from tuner.units import count_text, show
 
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")
@@ -36,8 +35,7 @@ def result_dict(
     decision: Decision,
     goal: Goal,
     *,
-    model: str,
-    engine: str,
+    served: Served,
     outcomes: Sequence[Outcome],
     nearest: Outcome | None,
     ruled_out: Mapping[str, int] | None = None,
@@ -61,7 +59,7 @@ def result_dict(
         "front": front_dicts(goal, trials),
         "ruled_out": dict(ruled_out or {}),
         "closest": dict(nearest.config) if nearest is not None and not decision.met else {},
-        "flags": _commands(decision, model, engine),
+        "flags": commands(decision.chosen_config, served),
         "cautions": cautions(decision, goal, outcomes),
     }
 
@@ -70,8 +68,7 @@ def report_lines(
     decision: Decision,
     goal: Goal,
     *,
-    model: str,
-    engine: str,
+    served: Served,
     load: str,
     study: str,
     outcomes: Sequence[Outcome],
@@ -98,7 +95,7 @@ def report_lines(
         lines.append("")
         lines += [
             f"  {name:<11} {command}"
-            for name, command in _commands(decision, model, engine).items()
+            for name, command in commands(decision.chosen_config, served).items()
         ]
     lines += [f"caution: {text}" for text in cautions(decision, goal, outcomes)]
     lines += [
@@ -230,10 +227,3 @@ def _gain_dict(gain: Comparison | None) -> dict[str, Any]:
         "pairs": gain.n, "outcome": gain.outcome, "method": gain.method,
         "confidence": gain.confidence,
     }  # fmt: skip
-
-
-def _commands(decision: Decision, model: str, engine: str) -> dict[str, str]:
-    """The model named to `engine serve` is a path it can load; the other side names its own."""
-    spoken = next((dialect for dialect in DIALECTS if dialect == engine), DIALECTS[0])
-    theirs = "MODEL" if spoken == "slotune" else model or "MODEL"
-    return commands(decision.chosen_config, model=model, vllm_model=theirs, spoken=spoken)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.report.findings import findings_dict, findings_lines, tried_in
-from tuner.report.flags import config_text
+from tuner.report.flags import Served, config_text
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
@@ -44,7 +44,7 @@ def study_report_dict(report: StudyReport) -> dict[str, Any]:
     answer: dict[str, Any] = {"answer": None, "reason": report.no_answer}
     if report.decision is not None:
         answer = result_dict(
-            report.decision, report.goal, **named(report), outcomes=report.outcomes,
+            report.decision, report.goal, served=served(report), outcomes=report.outcomes,
             nearest=closest(report.outcomes), ruled_out=ruled_out(report),
         )  # fmt: skip
     return {
@@ -93,9 +93,8 @@ def changed_text(report: StudyReport) -> str:
     return f"when the study ended its answer was {was!r}; judged again from its records it is this"
 
 
-def named(report: StudyReport) -> dict[str, str]:
-    target = report.study.target or {}
-    return {"model": str(target.get("model") or ""), "engine": str(target.get("kind") or "")}
+def served(report: StudyReport) -> Served:
+    return Served.by(report.study.target or {})
 
 
 def ruled_out(report: StudyReport) -> Mapping[str, int]:
@@ -109,7 +108,7 @@ def _answer_lines(report: StudyReport) -> list[str]:
         lines = [f"study {study.name}, {study.state}: no answer", f"  {report.no_answer}"]
         return [*lines, *began_as(report)]
     lines = report_lines(
-        report.decision, report.goal, **named(report), load=report.load, study=study.name,
+        report.decision, report.goal, served=served(report), load=report.load, study=study.name,
         outcomes=report.outcomes, nearest=closest(report.outcomes), ruled_out=ruled_out(report),
     )[1:]  # fmt: skip
     return [*lines, *not_done(report), *began_as(report)]

@@ -95,6 +95,8 @@ def test_nothing_that_is_read_is_written_over(
     assert "this file is that of --html" in both
     assert main(["report", *stored, "--bundle", bundle]) == 0
     capsys.readouterr()
+    told = refused(capsys, "--from-bundle", database)
+    assert "is a database, not a bundle: `tuner report STUDY --database " in told
     same = refused(capsys, "--from-bundle", bundle, "--html", bundle)
     assert "this file is that of --from-bundle" in same
     assert Path(database).read_bytes() == before

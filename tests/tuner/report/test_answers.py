@@ -7,6 +7,7 @@ from typing import Any
 
 from storage import Study
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, goal_of, search_on
+from tuner.report.flags import Served
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.studies import study_lines, study_list_lines
 from tuner.search.budget import parse_budget
@@ -36,8 +37,7 @@ def report(outcomes: list[Outcome]) -> str:
         report_lines(
             decision(outcomes),
             GOAL,
-            model="m",
-            engine="slotune",
+            served=Served("m", "slotune"),
             load="load X",
             study="s",
             resume="tuner optimize",
@@ -73,7 +73,7 @@ def test_the_baseline_is_not_called_closest_to_itself() -> None:
 def test_a_stored_study_recommends_no_commands_where_nothing_met() -> None:
     outcomes = nothing_met()
     stored = result_dict(
-        decision(outcomes), GOAL, model="m", engine="slotune", outcomes=outcomes,
+        decision(outcomes), GOAL, served=Served("m", "slotune"), outcomes=outcomes,
         nearest=closest(outcomes),
     )  # fmt: skip
     text = "\n".join(study_lines(study(stored), []))

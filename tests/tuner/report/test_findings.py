@@ -11,6 +11,7 @@ import pytest
 from storage import open_database
 from tests.tuner.report.pages import text_of
 from tests.tuner.report.stored_studies import (
+    DEFAULTS,
     NODES,
     VERIFIED,
     by_hand,
@@ -50,6 +51,18 @@ def test_each_cause_has_its_levers_and_what_came_of_them(tmp_path: Path) -> None
         assert "follows from 4.interference" in text
         assert "cannot tell of 5, which lack prefix_cache_queries" in text
         assert "chunk_size=8192" not in text.partition("what came of")[2].partition("hecks")[0]
+
+
+def test_a_lever_that_was_never_turned_alone_is_told_as_that(tmp_path: Path) -> None:
+    outcomes = by_hand()
+    for outcome in outcomes:
+        if outcome.config != DEFAULTS:
+            outcome.config = outcome.config | {"max_num_seqs": 64}
+    store(tmp_path / "s.db", outcomes)
+    diagnose_first(tmp_path / "s.db")
+    text = "\n".join(lines_of(report_of(tmp_path / "s.db")))
+    told = "2 configurations turned it together with other knobs, the best among them"
+    assert f"chunk_size down  not tried alone; {told}" in text
 
 
 def test_json_holds_findings_advice_and_verifications(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tuner.report.flags import Exported, commands, config_text, exported_text
+from tuner.report.flags import Exported, Served, commands, config_text, exported_text
 from tuner.report.optimize import estimate_text, gain_text
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
@@ -23,7 +23,7 @@ CONFIG = {"max_num_seqs": 24, "chunk_size": 512, "gpu_memory_utilization": 0.85}
 
 
 def test_both_engines_flags() -> None:
-    lines = commands(CONFIG, model="models/a b")
+    lines = commands(CONFIG, Served("models/a b", "slotune"))
     assert lines["slotune"] == (
         "engine serve --model 'models/a b' --max-num-seqs 24 --chunk-size 512 "
         "--gpu-memory-utilization 0.85"
@@ -38,7 +38,7 @@ def test_both_engines_flags() -> None:
 def test_engine_flags_are_what_the_engine_reads() -> None:
     from engine.cli import _parser, from_arguments
 
-    words = commands(CONFIG)["slotune"].split()[1:]
+    words = commands(CONFIG, Served())["slotune"].split()[1:]
     config, _ = from_arguments(_parser().parse_args(words))
     assert {name: getattr(config, name) for name in CONFIG} == CONFIG
 
@@ -74,7 +74,7 @@ RICH: dict[str, Setting] = CONFIG | {
 
 
 def test_each_engines_way_to_say_it() -> None:
-    lines = commands(RICH, vllm_model="m", spoken="vllm")
+    lines = commands(RICH, Served("m", "vllm"))
     assert lines["vllm serve"].endswith(
         "--no-enable-prefix-caching --enforce-eager --dtype bfloat16 --kv-cache-dtype fp8 "
         "--tensor-parallel-size 2 --stream-interval 4 --no-async-scheduling"
@@ -171,6 +171,6 @@ def test_other_engines_get_what_they_have_a_flag_for() -> None:
     first, command = exported_text(what, "sglang").splitlines()
     assert first == "# not carried from vllm: --stream-interval 2"
     assert command.endswith("--context-length 1024 --max-running-requests 24")
-    told = commands({"max_num_seqs": 24}, vllm_model="m", spoken="vllm", serve_args=STARTED)
+    told = commands({"max_num_seqs": 24}, Served("m", "vllm", STARTED))
     assert told["vllm serve"].endswith("--max-num-seqs 24 --stream-interval 2")
     assert told["slotune"].endswith("--max-model-len 1024 --max-num-seqs 24")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tuner.report.flags import FORMS, Exported, config_text, exported_text
+from tuner.report.flags import FORMS, config_text, exported_text
 from tuner.report.front import front_dicts
 from tuner.report.html.page import panel, pill, range_text, table
 from tuner.report.html.scale import Scale
@@ -13,7 +13,7 @@ from tuner.report.optimize import SHOWN
 from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
 from tuner.report.study_points import Point
-from tuner.report.study_text import how_known, named, order_text
+from tuner.report.study_text import how_known, order_text, served
 from tuner.search.decide import Decision
 from tuner.search.importance import Importances
 from tuner.search.price import Ladder, Rung
@@ -204,9 +204,7 @@ def _value(report: StudyReport, point: Point, place: int) -> str:
 
 def flags(report: StudyReport, decision: Decision) -> str:
     """The chosen configuration in every form that a deployment reads."""
-    about = named(report)
-    spoken = next((dialect for dialect in DIALECTS if dialect == about["engine"]), DIALECTS[0])
-    what = Exported(decision.chosen_config, spoken, about["model"])
+    what = served(report).exported(decision.chosen_config)
     forms = {form: exported_text(what, form).rstrip("\n") for form in FORMS}
     lines = [
         f'<div class="dim">{escape(FORM_TITLES[form])}</div><pre>{escape(forms[form])}</pre>'
