@@ -189,6 +189,8 @@ class _Look:
                 share = statistics.fmean(value > 0 for value in values)
                 query = f"avg_over_time(({name} > bool 0)[{self.window_s:g}s:])"
                 readings["running_share"] = self._derived(share, query, values)
+                query = f"max_over_time({name}[{self.window_s:g}s])"
+                readings["running_most"] = self._derived(max(values), query, values)
             if signal == "waiting" and len(values) >= 2:
                 rise = _rise(values)
                 readings["waiting_rise"] = self._derived(rise, f"delta({name})", values)

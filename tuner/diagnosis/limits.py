@@ -106,7 +106,7 @@ def _seq_cap(case: Case) -> Check:
     if (unread := frame.unread(case)) is not None:
         return unread
     if not cap:
-        return frame.unset(case, "max_num_seqs")
+        return _as_at_a_cap(case, frame) or frame.unset(case, "max_num_seqs")
     room = case.kv_usage() < case.t("kv_free_enough")
     return frame.judge(
         case, lambda: case.running() / cap, case.t("at_cap"), 1.0,
@@ -114,6 +114,28 @@ def _seq_cap(case: Case) -> Check:
         says=lambda share: f"{case.running():.0f} of {cap:.0f} sequences run, "
         f"{case.waiting():.1f} wait, KV {case.kv_usage():.0%}",
     )  # fmt: skip
+
+
+def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:
+    """A cap that is not told, by how it looks: as many run at every scrape as ever, they decode,
+    others wait, and the KV pool has room for two more prompts. None where it does not look so."""
+    running, most = case.s.value("running_mean"), case.s.value("running_most")
+    prefill, inference = case.s.value("prefill"), case.s.value("inference")
+    prompt, pool = case.s.value("prompt_tokens"), case.pool_tokens()
+    if not (running and most and inference and prompt and pool) or prefill is None:
+        return None
+    decode = case.t("decode_share") <= 1.0 - prefill / inference
+    room = case.kv_usage() < case.t("kv_free_enough") and 2 * prompt <= pool * (1 - case.kv_usage())
+    steady = running >= case.t("at_cap") * most and case.waiting() >= case.t("waiting_some")
+    if not (decode and room and steady):
+        return None
+    check = frame.judge(
+        case, lambda: running / most, case.t("at_cap"),
+        says=lambda _: f"{most:.0f} run at every scrape, {case.waiting():.1f} wait, "
+        f"KV {case.kv_usage():.0%}: as at a cap of {most:.0f}, which is not told",
+    )  # fmt: skip
+    how = f"to be sure: --set max_num_seqs={most:.0f}, if it is"
+    return Check(replace(check.node, how_to_get=how), exact=False)
 
 
 def _token_budget(case: Case) -> Check:

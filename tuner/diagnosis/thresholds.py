@@ -46,6 +46,7 @@ _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("kv_free_enough", 0.9, "share of KV blocks", _PRACTICE),
     ("kv_low", 0.6, "share of KV blocks", _PRACTICE),
     ("at_cap", 0.95, "of max_num_seqs", _PRACTICE),
+    ("decode_share", 0.8, "share of inference time", "who decodes takes a place, not the budget"),
     ("at_budget", 0.9, "of chunk_size", _PRACTICE),
     ("binding_share_warning", 0.2, "share of steps", "the engine's own count per step"),
     ("binding_share_critical", 0.5, "share of steps", "most steps were held back by it"),

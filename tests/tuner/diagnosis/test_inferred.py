@@ -112,3 +112,34 @@ def test_steps_that_vllm_does_not_count_are_allowed_for(mean: float, fires: bool
     assert node.firing is fires
     assert node.value is not None
     assert node.value < 1.0
+
+
+STEADY = QUEUE | {
+    "running": 4.0, "running_mean": 4.0, "running_most": 4.0, "kv_usage": 0.2,
+    "kv_usage_mean": 0.2, "config": POOL | {"max_num_seqs": "", "chunk_size": ""},
+}  # fmt: skip
+
+
+def test_a_cap_that_is_not_told_is_seen_by_how_steadily_as_many_run() -> None:
+    found = judged(signals(**STEADY))
+    assert found.causes[0].key == "3a.seq_cap"
+    assert "as at a cap of 4" in found.causes[0].summary
+    assert found.causes[0].levers[0].title == "max_num_seqs up"
+    assert "--set max_num_seqs=4" in found.causes[0].how_to_get
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"running_most": 6.0},
+        {"prefill": 1.0},
+        {"prompt_tokens": 4000.0},
+        {"waiting": 0.0, "waiting_mean": 0.0},
+        {"kv_usage": 0.92},
+        {"prefill": None},
+    ],
+    ids=str,
+)
+def test_what_is_no_cap_is_not_taken_for_one(other: dict[str, float | None]) -> None:
+    """More ran at times, prompts take the time, the next has no room, nobody waits."""
+    assert judged(signals(**STEADY | other)).node("3a.seq_cap").state is State.CANT_TELL
