@@ -269,14 +269,8 @@ class WindowedSource(ABC):
                 Outcome.NO_DATA, query=query, window_s=window_s, reason=f"{name} is not exported"
             )
         if any(self._store.is_fresh(series) for series in found):
-            return Reading(
-                Outcome.NO_DATA,
-                query=query,
-                window_s=window_s,
-                samples=1,
-                at_s=newest_s,
-                reason="fewer than two samples in the window yet",
-            )
+            reason = "fewer than two samples in the window yet"
+            return Reading(Outcome.NO_DATA, None, query, window_s, 1, newest_s, reason=reason)
         return stale(query, window_s, newest_s, self._store.newest_s or newest_s)
 
     def _merged(self, labels: Labels | None) -> dict[str, str]:

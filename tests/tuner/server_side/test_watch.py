@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.conftest import wait_until
+from tests.storage.sources.parity import start_prometheus
 from tests.storage.sources.serving import serving
-from tests.storage.sources.test_parity import start_prometheus
 from tuner.server_side import PrometheusTarget, Series, ServerSide, watching
 
 TTFT = "vllm:time_to_first_token_seconds"
