@@ -23,7 +23,7 @@ def open_optuna_storage(where: Location) -> optuna.storages.RDBStorage:
     options: dict[str, Any] = {"pool_pre_ping": True}
     if where.path is not None:
         options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,20 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
     from tuner.errors import UserError
-    from tuner.report.flags import Exported, exported_text
-    from tuner.targets.flags import DIALECTS
+    from tuner.report.flags import Served, exported_text
 
     with open_database(args.database, read_only=True) as database:
         config, target = _chosen(database, args.study)
-    spoken = next((d for d in DIALECTS if d == target.get("kind")), DIALECTS[0])
-    exported = Exported(
-        config,
-        spoken,
-        args.model or str(target.get("model") or ""),
-        args.service or "",
-        tuple(target.get("serve_args", ())),
-    )
-    text = exported_text(exported, args.form or spoken)
+    exported = Served.by(target).exported(config, args.service or "")
+    if args.model:
+        exported = replace(exported, model=args.model)
+    text = exported_text(exported, args.form or exported.spoken)
     if args.output is None:
         print(text, end="")
         return EXIT_DONE

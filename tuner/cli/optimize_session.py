@@ -19,6 +19,7 @@ from tuner.cli.optimize_record import plan_of
 from tuner.cli.optimize_request import Request
 from tuner.measure import measure
 from tuner.quality.check import check_of
+from tuner.report.flags import Served
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.words import load_text
 from tuner.search.budget import Plan
@@ -160,11 +161,16 @@ class Sitting:
 
     def _report(self, decision: Decision) -> None:
         about = self.target.describe()
-        named = {"model": str(about.get("model") or ""), "engine": str(about.get("kind"))}
+        served = Served.by(about)
         outcomes, ruled_out = self.ledger.outcomes, self.arithmetic.told
         nearest = closest(outcomes)
         result = result_dict(
-            decision, self.goal, **named, outcomes=outcomes, nearest=nearest, ruled_out=ruled_out
+            decision,
+            self.goal,
+            served=served,
+            outcomes=outcomes,
+            nearest=nearest,
+            ruled_out=ruled_out,
         )
         self.database.update_study(self.study.id, state="done", result=result)
         self.line.clear()
@@ -173,7 +179,7 @@ class Sitting:
             print_json({"study": self.study.name, "workload": loads} | result)
             return
         lines = report_lines(
-            decision, self.goal, **named,
+            decision, self.goal, served=served,
             load=load_text(loads, self.request.seed, self.plan.window_s, self.plan.warmup_s),
             study=self.study.name, resume=self._resume(), outcomes=outcomes, nearest=nearest,
             ruled_out=ruled_out,

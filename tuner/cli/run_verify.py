@@ -23,7 +23,7 @@ from tuner.measure import measure
 from tuner.measure.progress import Progress
 from tuner.quality import Task
 from tuner.quality.check import check_of
-from tuner.report.flags import config_text
+from tuner.report.flags import Served, config_text
 from tuner.report.optimize import result_dict
 from tuner.report.verify import (
     history_lines,
@@ -223,9 +223,8 @@ class _Sitting:
         if decision is None:
             return
         result = result_dict(
-            decision, proof.goal, model=str(about.get("model") or ""),
-            engine=str(about.get("kind")), outcomes=proof.outcomes,
-            nearest=closest(proof.outcomes),
+            decision, proof.goal, served=Served.by(about),
+            outcomes=proof.outcomes, nearest=closest(proof.outcomes),
         )  # fmt: skip
         why_not = predicted if isinstance(predicted, str) else ""
         self.database.update_study(study_id, result=result | {"why_no_prediction": why_not})

@@ -100,7 +100,7 @@ def _why_not(points: Sequence[Point], knobs: Sequence[str]) -> str:
 def _shares(points: Sequence[Point], knobs: Sequence[str], quantile: float) -> dict[str, float]:
     """Share of each knob; they add up to 1."""
     axis = FloatDistribution(0.0, 1.0)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     with quietly():
         study = optuna.create_study(direction="minimize")
         study.add_trials(

@@ -75,7 +75,7 @@ class Proposer:
         self._distributions: dict[str, BaseDistribution] = {
             axis: FloatDistribution(0.0, 1.0) for axis in space.names
         }
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         with quietly():
             self._study = optuna.create_study(
                 study_name=name,

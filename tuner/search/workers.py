@@ -47,7 +47,7 @@ class Workers:
         self.me = uuid.uuid4().hex[:12]
         self._locks = _locks_of(storage, name)
         self._locks.hold(self.me)
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings(), self.turn():
             warnings.simplefilter("ignore")
             self._board = optuna.create_study(
