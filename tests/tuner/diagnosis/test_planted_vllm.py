@@ -46,5 +46,24 @@ def test_what_was_planted_is_named_first_and_gone_when_mended(file: Path) -> Non
     assert not well.node(case["node"]).firing, well.headline
 
 
+@pytest.mark.parametrize("name", ["kv-starved", "interference", "prefix-thrash"])
+def test_what_needs_no_setting_is_named_without_any(name: str) -> None:
+    case = untold(name)
+    assert judged(case, "planted").causes[0].key == case["node"]
+
+
+def test_places_that_are_always_taken_while_others_wait_are_a_cap() -> None:
+    """Twenty seconds, so that they hold nothing of the time before the load."""
+    found = judged({**untold("overload"), "window_s": 20.0}, "planted")
+    assert found.causes[0].key == "3a.seq_cap", found.headline
+    assert "as at a cap of 2, which is not told" in found.causes[0].summary
+
+
+def untold(name: str) -> dict[str, Any]:
+    """A recording whose settings nobody has told."""
+    case = recorded(FOLDER / f"{name}.json.gz")
+    return {**case, "planted": {**case["planted"], "settings": {}}}
+
+
 def test_there_are_recordings() -> None:
-    assert FILES
+    assert len(FILES) >= 4
