@@ -22,11 +22,13 @@ LOOK_FOR_IT = "check that the target exports it and that the source scrapes it"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One evaluation's input."""
+    """One evaluation's input. best_hit_rate: before the prefix cache began to thrash, where that
+    was seen and goes on."""
 
     s: Signals
     t: Thresholds
     clauses: tuple[Clause, ...] = ()
+    best_hit_rate: float | None = None
 
     def clauses_for(self, *metrics: str) -> tuple[Clause, ...]:
         return tuple(clause for clause in self.clauses if clause.metric in metrics)
@@ -59,6 +61,11 @@ class Case:
 
     def kv_usage(self) -> float:
         return max(self.s.value("kv_usage") or 0.0, self.s.value("kv_usage_mean") or 0.0)
+
+    def hit_rate_before(self) -> float | None:
+        """Before the window, and while the cache thrashes before that began; None if not seen."""
+        seen = (self.s.value("hit_rate_before"), self.best_hit_rate)
+        return max((rate for rate in seen if rate is not None), default=None)
 
     def pool_tokens(self) -> float | None:
         """Tokens that the KV pool holds; None where the server does not tell its size."""

@@ -59,12 +59,22 @@ class Track:
 
 @dataclass(slots=True)
 class History:
-    """What hysteresis remembers of one target between evaluations; not shared by threads."""
+    """What hysteresis remembers of one target between evaluations; not shared by threads.
+
+    best_hit_rate: the prefix hit rate before 3b.thrash began to fire, None while it does not: the
+    rate of the windows before forgets it while the cache still thrashes.
+    """
 
     tracks: dict[str, Track] = field(default_factory=dict)
+    best_hit_rate: float | None = None
 
     def track(self, key: str) -> Track:
         return self.tracks.setdefault(key, Track())
+
+    def remember(self, case: Case) -> None:
+        """To be called once an evaluation is settled."""
+        thrashing = self.track("3b.thrash").active
+        self.best_hit_rate = case.hit_rate_before() if thrashing else None
 
 
 def settle(case: Case, checks: list[Check], history: History | None) -> tuple[NodeResult, ...]:

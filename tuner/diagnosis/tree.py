@@ -39,8 +39,11 @@ def diagnose(
     with one, it fires and clears by hysteresis. Without an SLO for TTFT or TPOT/ITL those nodes are
     not_applicable and `missing_slos` names them.
     """
-    case = Case(signals, thresholds, tuple(slos.clauses) if slos is not None else ())
+    clauses = tuple(slos.clauses) if slos is not None else ()
+    case = Case(signals, thresholds, clauses, history.best_hit_rate if history else None)
     nodes = settle(case, _checks(case), history)
+    if history is not None:
+        history.remember(case)
     missing = []
     if not case.clauses_for("ttft"):
         missing.append("ttft")

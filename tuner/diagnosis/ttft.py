@@ -177,7 +177,7 @@ def _thrash(case: Case) -> Check:
                   (levers.MORE_KV, levers.PREFIX_ROUTING), exact=False)  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
-    now, before = case.s.value("hit_rate") or 0.0, case.s.value("hit_rate_before")
+    now, before = case.s.value("hit_rate") or 0.0, case.hit_rate_before()
     filled, said = _filled(case)
     full = filled >= case.t("kv_free_enough")
     if before is None and full and now < case.t("hit_rate_fall"):

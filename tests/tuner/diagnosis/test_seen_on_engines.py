@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.tuner.diagnosis.cases import SLOS, signals
 from tests.tuner.diagnosis.test_tree import STEPS
-from tuner.diagnosis import diagnose
+from tuner.diagnosis import History, diagnose
 
 TOKENIZING = {
     "ttft": 0.85, "ttft_p50": 0.86, "ttft_p95": 1.1, "queue": 0.009, "prefill": 0.013,
@@ -34,3 +34,13 @@ def test_who_waits_for_prompts_that_were_cached_before_is_a_symptom() -> None:
     assert [cause.key for cause in diagnosis.causes] == ["3b.thrash"]
     assert diagnosis.node("3a.other").symptom_of == "3b.thrash"
     assert diagnosis.node("3a").symptom_of == "3b.thrash"
+
+
+def test_a_cache_that_thrashes_on_is_not_cleared_by_forgetting_better_times() -> None:
+    """The rate before is that of five windows: after as many it is the low one too."""
+    history, parts = History(), {"binding": STEPS, "kv_blocks": {"used": 180.0, "cached": 120.0}}
+    firing = []
+    for now, before in [(0.37, 0.9)] * 2 + [(0.37, 0.37)] * 9 + [(0.9, 0.4)] * 3 + [(0.4, 0.4)] * 3:
+        look = signals(**THRASHING | {"hit_rate": now, "hit_rate_before": before}, breakdowns=parts)
+        firing.append(diagnose(look, SLOS, history).node("3b.thrash").firing)
+    assert firing == [False, *[True] * 12, *[False] * 4]
