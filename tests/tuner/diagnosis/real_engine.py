@@ -56,7 +56,8 @@ def model_folder(folder: Path, **sizes: Any) -> Path:
     kind, extra = FAMILIES["llama"]
     own = {"vocab_size": VOCABULARY, "max_position_embeddings": MAX_MODEL_LEN, **sizes}
     config = kind(**{**SIZES, **extra, **own})
-    save_folder(transformers.AutoModelForCausalLM.from_config(config).float(), folder)
+    model = transformers.AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    save_folder(model.float(), folder)
     folding_tokenizer().backend.save(str(folder / "tokenizer.json"))
     return folder
 
@@ -192,6 +193,11 @@ def look(
 
 def named_first(node: str, diagnosis: Diagnosis) -> bool:
     return bool(diagnosis.causes) and diagnosis.causes[0].key == node
+
+
+def named_alone(node: str, diagnosis: Diagnosis) -> bool:
+    """The only cause: whatever else fires is a symptom."""
+    return [cause.key for cause in diagnosis.causes] == [node]
 
 
 def calm(diagnosis: Diagnosis, *keys: str) -> bool:

@@ -16,7 +16,7 @@ from tests.tuner.diagnosis.real_engine import (
     calm,
     levers,
     look,
-    named_first,
+    named_alone,
     turn,
     utilization_of,
 )
@@ -43,8 +43,8 @@ def test_more_documents_than_the_pool_holds_are_a_thrashing_cache(pair: Pair) ->
         well = watch.until(reused)
         assert reused(well), well.headline
         turn(url, gpu_memory_utilization=starved)
-        ill = watch.until(lambda found: named_first("3b.thrash", found))
-        assert named_first("3b.thrash", ill), ill.headline
+        ill = watch.until(lambda found: named_alone("3b.thrash", found))
+        assert named_alone("3b.thrash", ill), ill.headline
         assert "gpu_memory_utilization up" in levers(ill, "3b.thrash")
         turn(url, gpu_memory_utilization=GOOD["gpu_memory_utilization"])
         healed = watch.until(reused)
@@ -55,8 +55,8 @@ def test_long_prompts_beside_running_answers_interfere(pair: Pair) -> None:
     url, slo = pair[0].url, "itl_p99<200ms"
     turn(url, **GOOD)
     with Load(url, 4, 20, 200).offered(), Load(url, 1, 3000, 1, pause_s=0.1).offered():
-        ill = look(url, [slo], lambda found: named_first("4.interference", found))
-        assert named_first("4.interference", ill), ill.headline
+        ill = look(url, [slo], lambda found: named_alone("4.interference", found))
+        assert named_alone("4.interference", ill), ill.headline
         assert levers(ill, "4.interference") == ["chunk_size down"]
         turn(url, chunk_size=32)
         well = look(url, [slo], lambda found: calm(found, "4"))
@@ -70,8 +70,8 @@ def test_few_very_long_prompts_are_the_tail_of_many_short_ones(pair: Pair) -> No
         turn(engine.url, **GOOD)
     long = Load(url, 1, 3500, 1, pause_s=1.0)
     with Load(url, 3, 20, 4, pause_s=0.1).offered(), long.offered():
-        ill = look(url, [slo], lambda found: named_first("3c", found))
-        assert named_first("3c", ill), ill.headline
+        ill = look(url, [slo], lambda found: named_alone("3c", found))
+        assert named_alone("3c", ill), ill.headline
         assert levers(ill, "3c") == ["a separate pool or a per-step cap for long prompts"]
         long.url = pair[1].url
         well = look(url, [slo], lambda found: calm(found, "3"))
@@ -83,8 +83,8 @@ def test_text_that_takes_long_to_tokenize_is_the_front_ends(pair: Pair) -> None:
     url, slo = pair[0].url, "ttft_p95<150ms"
     turn(url, **GOOD)
     with Load(url, 3, 1000, 1, content=unbroken_text).offered():
-        ill = look(url, [slo], lambda found: named_first("3d", found))
-    assert named_first("3d", ill), ill.headline
+        ill = look(url, [slo], lambda found: named_alone("3d", found))
+    assert named_alone("3d", ill), ill.headline
     assert levers(ill, "3d")
     with Load(url, 3, 1000, 1, content=unbroken_ids).offered():
         well = look(url, [slo], lambda found: calm(found, "3"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.servers import Program
-from tests.tuner.diagnosis.real_engine import GOOD, Load, Watch, calm, named_first, turn
+from tests.tuner.diagnosis.real_engine import GOOD, Load, Watch, calm, named_alone, turn
 from tests.tuner.diagnosis.real_faults import halted, stalled
 from tuner.diagnosis import State
 from tuner.diagnosis.thresholds import Thresholds
@@ -30,10 +30,10 @@ def test_a_loop_that_stands_is_a_stall_and_what_misses_its_slo_a_symptom(pair: P
         assert calm(watch.until(calm))
         try:
             with stalled(engine.process.pid, engine.url):
-                ill = watch.until(lambda found: named_first("1", found))
+                ill = watch.until(lambda found: named_alone("1", found))
         except PermissionError:
             pytest.skip("threads of other processes may not be traced here")
-        assert [cause.key for cause in ill.causes] == ["1"], ill.headline
+        assert named_alone("1", ill), ill.headline
         assert ill.node("1").state is State.CRITICAL
         assert "4 run, but no token came" in ill.node("1").summary
         well = watch.until(calm)
@@ -46,8 +46,8 @@ def test_a_process_that_stands_is_distrusted_and_nothing_else_is_judged(pair: Pa
     with Load(engine.url, 2, 50, 50).offered(), Watch(engine.url, ["ttft_p95<2s"]) as watch:
         assert calm(watch.until(calm))
         with halted(engine.process.pid):
-            ill = watch.until(lambda found: named_first("0", found))
-        assert [cause.key for cause in ill.causes] == ["0"], ill.headline
+            ill = watch.until(lambda found: named_alone("0", found))
+        assert named_alone("0", ill), ill.headline
         assert {node.state for node in ill.nodes[1:]} == {State.CANT_TELL}
         well = watch.until(calm)
         assert calm(well), well.headline
