@@ -186,11 +186,7 @@ class _Look:
             if values:
                 readings[f"{signal}_mean"] = self._derived(statistics.fmean(values), query, values)
             if signal == "running" and values:
-                share = statistics.fmean(value > 0 for value in values)
-                query = f"avg_over_time(({name} > bool 0)[{self.window_s:g}s:])"
-                readings["running_share"] = self._derived(share, query, values)
-                query = f"max_over_time({name}[{self.window_s:g}s])"
-                readings["running_most"] = self._derived(max(values), query, values)
+                readings |= self._running(name, points)
             if signal == "waiting" and len(values) >= 2:
                 rise = _rise(values)
                 readings["waiting_rise"] = self._derived(rise, f"delta({name})", values)
@@ -201,6 +197,20 @@ class _Look:
             values = [value for _, value in points]
             readings["waiting_growing_s"] = self._derived(grown_s, f"deriv({name})", values)
         return readings
+
+    def _running(self, name: str, points: list[tuple[float, float]]) -> dict[str, Reading]:
+        """At how many scrapes requests ran, how many at most, and how many while others waited."""
+        queue, waiting = self._series("waiting", self.window_s)
+        values, over = [value for _, value in points], f"[{self.window_s:g}s:]"
+        share = statistics.fmean(value > 0 for value in values)
+        most, query = max(values), f"avg_over_time(({name} > bool 0){over})"
+        told = {"running_share": self._derived(share, query, values)}
+        told["running_most"] = self._derived(most, f"max_over_time({name}{over})", values)
+        at_wait = {at for at, value in waiting if value > 0}
+        if beside := [value for at, value in points if at in at_wait]:
+            query = f"avg_over_time(({name} and {queue} > 0){over})"
+            told["running_at_wait"] = self._derived(statistics.fmean(beside), query, beside)
+        return told
 
     def _derived(self, value: float, query: str, values: list[float]) -> Reading:
         return Reading(Outcome.VALUE, value, query, self.window_s, len(values), self.at_s)

@@ -108,18 +108,19 @@ def _seq_cap(case: Case) -> Check:
     if not cap:
         return _as_at_a_cap(case, frame) or frame.unset(case, "max_num_seqs")
     room = case.kv_usage() < case.t("kv_free_enough")
+    running = max(case.running(), case.s.value("running_at_wait") or 0.0)
     return frame.judge(
-        case, lambda: case.running() / cap, case.t("at_cap"), 1.0,
+        case, lambda: running / cap, case.t("at_cap"), 1.0,
         when=room and case.waiting() >= case.t("waiting_some"),
-        says=lambda share: f"{case.running():.0f} of {cap:.0f} sequences run, "
+        says=lambda share: f"{running:.0f} of {cap:.0f} sequences run, "
         f"{case.waiting():.1f} wait, KV {case.kv_usage():.0%}",
     )  # fmt: skip
 
 
 def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:
-    """A cap that is not told, by how it looks: as many run at every scrape as ever, they decode,
-    others wait, and the KV pool has room for two more prompts. None where it does not look so."""
-    running, most = case.s.value("running_mean"), case.s.value("running_most")
+    """A cap that is not told, by how it looks: whenever others wait, as many run as ever,
+    they decode, and the KV pool has room for two more prompts. None where it does not look so."""
+    running, most = case.s.value("running_at_wait"), case.s.value("running_most")
     prefill, inference = case.s.value("prefill"), case.s.value("inference")
     prompt, pool = case.s.value("prompt_tokens"), case.pool_tokens()
     if not (running and most and inference and prompt and pool) or prefill is None:
@@ -131,7 +132,7 @@ def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:
         return None
     check = frame.judge(
         case, lambda: running / most, case.t("at_cap"),
-        says=lambda _: f"{most:.0f} run at every scrape, {case.waiting():.1f} wait, "
+        says=lambda _: f"{most:.0f} run whenever others wait, {case.waiting():.1f} on average, "
         f"KV {case.kv_usage():.0%}: as at a cap of {most:.0f}, which is not told",
     )  # fmt: skip
     how = f"to be sure: --set max_num_seqs={most:.0f}, if it is"

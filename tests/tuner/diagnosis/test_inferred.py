@@ -115,9 +115,16 @@ def test_steps_that_vllm_does_not_count_are_allowed_for(mean: float, fires: bool
 
 
 STEADY = QUEUE | {
-    "running": 4.0, "running_mean": 4.0, "running_most": 4.0, "kv_usage": 0.2,
+    "running": 4.0, "running_at_wait": 4.0, "running_most": 4.0, "kv_usage": 0.2,
     "kv_usage_mean": 0.2, "config": POOL | {"max_num_seqs": "", "chunk_size": ""},
 }  # fmt: skip
+
+
+def test_the_cap_counts_while_others_wait() -> None:
+    """A window that also holds the time before and after the load has a lower mean."""
+    seen = {**QUEUE, "running": 0.0, "running_mean": 40.0, "waiting": 0.0}
+    assert not judged(signals(**seen)).node("3a.seq_cap").firing
+    assert judged(signals(**seen, running_at_wait=64.0)).node("3a.seq_cap").firing
 
 
 def test_a_cap_that_is_not_told_is_seen_by_how_steadily_as_many_run() -> None:

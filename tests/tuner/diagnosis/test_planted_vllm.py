@@ -53,8 +53,7 @@ def test_what_needs_no_setting_is_named_without_any(name: str) -> None:
 
 
 def test_places_that_are_always_taken_while_others_wait_are_a_cap() -> None:
-    """Twenty seconds, so that they hold nothing of the time before the load."""
-    found = judged({**untold("overload"), "window_s": 20.0}, "planted")
+    found = judged(untold("overload"), "planted")
     assert found.causes[0].key == "3a.seq_cap", found.headline
     assert "as at a cap of 2, which is not told" in found.causes[0].summary
 

@@ -191,7 +191,9 @@ def test_a_lever_is_proved_by_restarts(
         "--warmup", "3s", "--database", str(tmp_path / "verify.db"), "--log-dir", str(tmp_path),
         "--json", "--quiet", "--no-config",
     ])  # fmt: skip
-    found = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    assert said.out, said.err
+    found = json.loads(said.out)
     assert (code, found["outcome"]) == (0, "holds"), found["reason"]
     assert found["change"] == "max_num_seqs 2 → 4"
     assert found["node_before"] in ("warning", "critical")
