@@ -12,7 +12,7 @@ import hashlib
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -92,7 +92,15 @@ class Point:
         found = [np.asarray(parts[name], dtype=np.float64) for name in ("values", "peaks", "lost")]
         if any(len(part) != len(layout.keys) for part in found):
             raise ValueError("a point of the history does not fit its list of series")
-        return cls(at_s, layout, *found)
+        return cls(at_s, layout, *(part if part.any() else _zeros(len(part)) for part in found))
+
+
+@lru_cache(maxsize=8)
+def _zeros(count: int) -> Floats:
+    """One for all points: a month of them is held in memory, and resets are rare."""
+    shared = np.zeros(count)
+    shared.setflags(write=False)
+    return shared
 
 
 def fold(points: Sequence[Point]) -> Point:

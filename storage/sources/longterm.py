@@ -22,7 +22,6 @@ from storage.history_points import (
     FINE_S,
     KEPT_S,
     MAX_SERIES,
-    Floats,
     Layout,
     Point,
     fold,
@@ -107,13 +106,10 @@ def _since(series: Series, since_s: float | None) -> tuple[float, float, float]:
 
 
 class _Run(NamedTuple):
-    """Points in a row with the same series: [points], [points, series]."""
+    """Points in a row with the same series."""
 
     layout: Layout
-    times_s: Floats
-    values: Floats
-    peaks: Floats
-    lost: Floats
+    points: list[Point]
 
 
 class PointStore(SeriesStore):
@@ -152,10 +148,14 @@ class PointStore(SeriesStore):
     def _build(self, key: str, of_peaks: bool) -> Series:
         parts = [(run, run.layout.index[key]) for run in self._runs if key in run.layout.index]
         series = Series(series_id(key))
-        series.times_s.frombytes(np.concatenate([run.times_s for run, _ in parts]).tobytes())
-        values = np.concatenate([(run.peaks if of_peaks else run.values)[:, i] for run, i in parts])
-        if is_counter(series.id.name) and not of_peaks:
-            values = unwound(values, np.concatenate([run.lost[:, i] for run, i in parts]))
+        series.times_s.extend(point.at_s for run, _ in parts for point in run.points)
+        own = [(point, i) for run, i in parts for point in run.points]
+        if of_peaks:
+            series.values.extend(point.peaks[i] for point, i in own)
+            return series
+        values = np.array([point.values[i] for point, i in own])
+        if is_counter(series.id.name):
+            values = unwound(values, np.array([point.lost[i] for point, i in own]))
         series.values.frombytes(values.tobytes())
         return series
 
@@ -167,16 +167,7 @@ def _runs(points: Sequence[Point]) -> list[_Run]:
             groups[-1].append(point)
         else:
             groups.append([point])
-    return [
-        _Run(
-            group[0].layout,
-            np.array([point.at_s for point in group]),
-            np.stack([point.values for point in group]),
-            np.stack([point.peaks for point in group]),
-            np.stack([point.lost for point in group]),
-        )
-        for group in groups
-    ]
+    return [_Run(group[0].layout, group) for group in groups]
 
 
 def watched_since(points: Sequence[Point], resolution_s: float) -> float | None:
