@@ -187,7 +187,7 @@ def test_a_lever_is_proved_by_restarts(
     code = main([
         "verify", "--target", "vllm", "--model", MODEL, "--vllm-binary", BINARY,
         f"--serve-args={args}", "--node", "3a.seq_cap", "--slo", "ttft_p95<300ms",
-        "--workload", "prompt=20,output=16,concurrency=8", "--pairs", "3", "--duration", "15s",
+        "--workload", "prompt=20,output=6,concurrency=8", "--pairs", "3", "--duration", "20s",
         "--warmup", "3s", "--database", str(tmp_path / "verify.db"), "--log-dir", str(tmp_path),
         "--json", "--quiet", "--no-config",
     ])  # fmt: skip
