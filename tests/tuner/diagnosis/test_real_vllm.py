@@ -114,7 +114,11 @@ def test_a_planted_cause_is_named_first_and_gone_with_its_lever(
     assert {key: ill.node(key).symptom_of for key in planted.symptoms} == planted.symptoms
 
     def cleared(found: Diagnosis) -> bool:
-        return not found.node(planted.node).firing and not found.node(planted.top).firing
+        """Gone, and the latency less than half: other work on the machine may keep it long."""
+        before, after = (seen.node(planted.top).value for seen in (ill, found))
+        assert before is not None
+        gone = not found.node(planted.node).firing
+        return gone and after is not None and after < before / 2
 
     with (
         serving(tmp_path, **planted.good) as server,
