@@ -108,7 +108,7 @@ def _seq_cap(case: Case) -> Check:
     if not cap:
         return _as_at_a_cap(case, frame) or frame.unset(case, "max_num_seqs")
     room = case.kv_usage() < case.t("kv_free_enough")
-    running = max(case.running(), case.s.value("running_at_wait") or 0.0)
+    running = max(case.running(), min(cap, _at_wait(case) or 0.0))
     return frame.judge(
         case, lambda: running / cap, case.t("at_cap"), 1.0,
         when=room and case.waiting() >= case.t("waiting_some"),
@@ -117,10 +117,18 @@ def _seq_cap(case: Case) -> Check:
     )  # fmt: skip
 
 
+def _at_wait(case: Case) -> float | None:
+    """How many run while others wait, with those that the step has just ended: vLLM tells of a step
+    when they have left and nobody has yet come in their place."""
+    running, steps = case.s.value("running_at_wait"), case.s["step_tokens"].samples
+    ended = (case.s.value("finished") or 0.0) / steps if steps else 0.0
+    return None if running is None else running + ended
+
+
 def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:
     """A cap that is not told, by how it looks: whenever others wait, as many run as ever,
     they decode, and the KV pool has room for two more prompts. None where it does not look so."""
-    running, most = case.s.value("running_at_wait"), case.s.value("running_most")
+    running, most = _at_wait(case), case.s.value("running_most")
     prefill, inference = case.s.value("prefill"), case.s.value("inference")
     prompt, pool = case.s.value("prompt_tokens"), case.pool_tokens()
     if not (running and most and inference and prompt and pool) or prefill is None:
@@ -131,7 +139,7 @@ def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:
     if not (decode and room and steady):
         return None
     check = frame.judge(
-        case, lambda: running / most, case.t("at_cap"),
+        case, lambda: min(1.0, running / most), case.t("at_cap"),
         says=lambda _: f"{most:.0f} run whenever others wait, {case.waiting():.1f} on average, "
         f"KV {case.kv_usage():.0%}: as at a cap of {most:.0f}, which is not told",
     )  # fmt: skip

@@ -127,6 +127,13 @@ def test_the_cap_counts_while_others_wait() -> None:
     assert judged(signals(**seen, running_at_wait=64.0)).node("3a.seq_cap").firing
 
 
+@pytest.mark.parametrize(("ended", "fires"), [(30.0, False), (900.0, True)])
+def test_those_that_a_step_has_just_ended_took_a_place(ended: float, fires: bool) -> None:
+    """Of 64 places 55 are taken at the end of a step: nine ended in it, or were never taken."""
+    quick = {**QUEUE, "running": 0.0, "running_mean": 50.0, "running_at_wait": 55.0}
+    assert judged(signals(**quick, finished=ended)).node("3a.seq_cap").firing is fires
+
+
 def test_a_cap_that_is_not_told_is_seen_by_how_steadily_as_many_run() -> None:
     found = judged(signals(**STEADY))
     assert found.causes[0].key == "3a.seq_cap"
