@@ -119,10 +119,10 @@ def _seq_cap(case: Case) -> Check:
 
 def _at_wait(case: Case) -> float | None:
     """How many run while others wait, with those that the step has just ended: vLLM tells of a step
-    when they have left and nobody has yet come in their place."""
+    when they have left and nobody has yet come in their place. Of few, to the nearest whole one."""
     running, steps = case.s.value("running_at_wait"), case.s["step_tokens"].samples
     ended = (case.s.value("finished") or 0.0) / steps if steps else 0.0
-    return None if running is None else running + ended
+    return None if running is None else max(running + ended, float(round(running + ended)))
 
 
 def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:

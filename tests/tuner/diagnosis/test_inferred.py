@@ -134,6 +134,13 @@ def test_those_that_a_step_has_just_ended_took_a_place(ended: float, fires: bool
     assert judged(signals(**quick, finished=ended)).node("3a.seq_cap").firing is fires
 
 
+def test_of_two_places_nearly_two_are_taken() -> None:
+    """Seen on vLLM with answers of six tokens: 1.56 at the ends of steps, 0.32 ended in each."""
+    quick = {**QUEUE, "running": 0.0, "running_mean": 1.4, "running_at_wait": 1.56, "finished": 32}
+    told = signals(**quick, config={"max_num_seqs": "2"})
+    assert judged(told).node("3a.seq_cap").firing
+
+
 def test_a_cap_that_is_not_told_is_seen_by_how_steadily_as_many_run() -> None:
     found = judged(signals(**STEADY))
     assert found.causes[0].key == "3a.seq_cap"
