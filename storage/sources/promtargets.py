@@ -105,7 +105,9 @@ class PromTargets:
             if began_s - start_s < step_s / 2:
                 break
             start_s, end_s = began_s - step_s, began_s
-        return None if began_s - (now_s - reach_s) < scrape_interval_s else now_s - began_s
+        if began_s - (now_s - reach_s) < scrape_interval_s:
+            return None
+        return max(0.0, now_s - began_s)  # the times of a range are rounded
 
     def silence(
         self,

@@ -10,7 +10,9 @@ import pytest
 
 from storage.sources import promclient, promql
 from storage.sources.base import Outcome, Reading
+from storage.sources.promclient import Matrix
 from storage.sources.prometheus import PrometheusSource
+from storage.sources.promtargets import PromTargets
 from tests.storage.conftest import free_port
 from tests.storage.sources.serving import Serving, serving
 
@@ -126,3 +128,21 @@ def test_label_values_are_escaped() -> None:
     wanted = {"m": 'a"b\\c\nd', "n": "x"}
     assert promql.selector("a", wanted, 60) == 'a{m="a\\"b\\\\c\\nd",n="x"}[60s]'
     assert promql.selector("a", {}, 0.25) == "a[250ms]"
+
+
+def test_a_target_scraped_just_now_was_watched_for_no_less_than_nothing() -> None:
+    """The times of a range are rounded: its last step may lie a moment after now."""
+
+    class JustNow(promclient.PrometheusClient):
+        def series(self, query: str, start_s: float, end_s: float, step_s: float) -> Matrix:
+            return [({"job": "a", "instance": "b"}, [(end_s + 0.0005, 1.0)])]
+
+        def matrix(self, selected: str, window_s: float, now_s: float) -> Matrix:
+            return [({"job": "a", "instance": "b"}, [(now_s, 1.0)])]
+
+        def vector(self, query: str, now_s: float | None = None) -> promclient.Vector:
+            return []
+
+    targets = PromTargets(JustNow("http://127.0.0.1:9"), {})
+    for reach_s in (3600.0, 86_400.0, 30 * 86_400.0):
+        assert targets.status(1_800_000_000.0, 5.0, reach_s).watched_s == 0.0
