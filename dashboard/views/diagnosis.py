@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 import streamlit as st
@@ -41,6 +42,9 @@ BADGES = {
     State.CANT_TELL: "blue",
     State.NOT_APPLICABLE: "gray",
 }
+ON_WATCH = "on watch"
+"""A node that holds, and fires once it has held for long enough: it is not ok."""
+
 TRAFFIC = {"traffic": "yes", "no_traffic": "none in the window", "unknown": "not known"}
 ARROWS = {"up": "↑", "down": "↓", "on": "on", "off": "off", "do": ""}
 
@@ -82,11 +86,11 @@ def _live(running: Evaluator) -> None:
 def _summary(diagnosis: Diagnosis) -> str:
     at = time.strftime("%H:%M:%S UTC", time.gmtime(diagnosis.at_s))
     note = f"evaluated at {at} over the last {duration(diagnosis.window_s)}"
-    counts = {state: sum(node.state is state for node in diagnosis.nodes) for state in TONES}
+    counts = Counter((_word(node), _tone(node)) for node in diagnosis.nodes)
+    order = (WORDS[State.CRITICAL], WORDS[State.WARNING], ON_WATCH, *WORDS.values())
     pills = "".join(
-        markup.pill(f"{count} {WORDS[state]}", TONES[state])
-        for state, count in counts.items()
-        if count
+        markup.pill(f"{count} {word}", tone)
+        for (word, tone), count in sorted(counts.items(), key=lambda item: order.index(item[0][0]))
     )
     missing = "".join(
         f'<div class="sub">No SLO for {markup.escape(name)}: its node shows figures and judges '
@@ -106,15 +110,25 @@ def _summary(diagnosis: Diagnosis) -> str:
     )
 
 
+def _word(node: NodeResult) -> str:
+    return ON_WATCH if node.on_watch else WORDS[node.state]
+
+
+def _tone(node: NodeResult) -> str:
+    return "warn" if node.on_watch else TONES[node.state]
+
+
 def _nothing(diagnosis: Diagnosis) -> str:
     tone = "neutral" if diagnosis.traffic != "traffic" else "good"
+    if any(node.on_watch for node in diagnosis.nodes):
+        tone = "warn"
     return markup.message(diagnosis.headline, _why_nothing(diagnosis), tone)
 
 
 def _why_nothing(diagnosis: Diagnosis) -> str:
     if diagnosis.traffic == "no_traffic":
         return "Nodes are judged as soon as requests arrive."
-    pending = [node.title for node in diagnosis.nodes if node.pending]
+    pending = [node.title for node in diagnosis.nodes if node.on_watch]
     if pending:
         return f"On watch, not yet long enough to fire: {', '.join(pending)}."
     return "A node that cannot be told is not ok: open it to see what is missing."
@@ -198,7 +212,7 @@ def _node(node: NodeResult, depth: int) -> None:
         parts = [f"<div>{markup.escape(node.summary)}</div>", _facts(node)]
         if node.symptom_of:
             parts.append(f'<div class="sub">A symptom of {markup.escape(node.symptom_of)}.</div>')
-        if node.pending:
+        if node.on_watch:
             parts.append('<div class="sub">Holds, but not yet for long enough to fire.</div>')
         if node.missing:
             title = f"Missing: {', '.join(node.missing)}"
@@ -213,7 +227,8 @@ def _node(node: NodeResult, depth: int) -> None:
 
 
 def _label(node: NodeResult, depth: int) -> str:
-    badge = f":{BADGES[node.state]}-badge[{WORDS[node.state]}]"
+    colour = BADGES[State.WARNING if node.on_watch else node.state]
+    badge = f":{colour}-badge[{_word(node)}]"
     title = _plain(node.title if depth else f"{node.key} {node.title}")
     symptom = f" (symptom of {node.symptom_of})" if node.symptom_of else ""
     return f"{badge} **{title}** {_plain(node.summary + symptom)}"

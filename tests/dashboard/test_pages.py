@@ -148,3 +148,13 @@ def test_diagnosis_of_a_silent_target_is_never_ok(show: Show) -> None:
     text = show(diagnosis, FakeSource(Outcome.UNREACHABLE, reason="connection refused"))
     assert "not judged" in text
     assert not re.search(r"green-badge\[ok\]", text)
+
+
+@pytest.mark.usefixtures("then")
+def test_what_fires_only_on_the_next_look_has_a_badge_of_its_own(show: Show) -> None:
+    text = show(diagnosis, recorded("idle", "kv-starved", "kv-starved"))
+    assert re.search(r"Nothing fires yet: \d+ nodes on watch", text)
+    assert re.search(r":orange-badge\[on watch\] \*\*3 TTFT\*\* seen once, not yet confirmed", text)
+    on_watch, counted = len(re.findall(r"badge\[on watch\]", text)), r"\b{} on watch"
+    assert re.search(counted.format(on_watch), text)
+    assert not re.search(r"green-badge\[ok\] \*\*[^*]+\*\* seen once", text)

@@ -249,7 +249,8 @@ def _show(args: argparse.Namespace, diagnosis: Diagnosis, budgets: Budgets | Non
         burns = {} if budgets is None else {"error_budgets": budget_text.as_dict(budgets)}
         print_json(diagnosis.as_dict() | burns)
         return
-    print(render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose), flush=True)
+    text = render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose, url=args.url or "")
+    print(text, flush=True)
     if budgets is not None:
         print(f"\n{budget_text.render(budgets)}", flush=True)
     if args.watch:

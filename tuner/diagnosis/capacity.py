@@ -89,7 +89,7 @@ def _cap(case: Case) -> Check:
     waits = case.waiting() >= case.t("waiting_some") and case.kv_usage() < case.t("kv_low")
     return frame.judge(
         case, lambda: case.running() / cap, case.t("at_cap"), when=waits,
-        says=lambda share: f"{case.running():.0f} of {cap:.0f} run, {case.waiting():.1f} wait, "
+        says=lambda share: f"{case.of_cap(case.running(), cap)}, {case.waiting():.1f} wait, "
         f"KV only {case.kv_usage():.0%}",
     )  # fmt: skip
 

@@ -59,6 +59,12 @@ class Case:
         each = self.s.number("max_num_seqs")
         return None if each is None else each * max(1, len(self.s.of("running_by_replica")))
 
+    def of_cap(self, running: float, cap: float) -> str:
+        """`4 of 8 run`. The window may hold the time before the cap was turned down."""
+        if running > cap:
+            return f"{running:.3g} ran in the window, the cap is now {cap:.0f}"
+        return f"{running:.0f} of {cap:.0f} run"
+
     def kv_usage(self) -> float:
         return max(self.s.value("kv_usage") or 0.0, self.s.value("kv_usage_mean") or 0.0)
 

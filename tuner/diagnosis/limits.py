@@ -112,7 +112,7 @@ def _seq_cap(case: Case) -> Check:
     return frame.judge(
         case, lambda: running / cap, case.t("at_cap"), 1.0,
         when=room and case.waiting() >= case.t("waiting_some"),
-        says=lambda share: f"{running:.0f} of {cap:.0f} sequences run, "
+        says=lambda share: f"{case.of_cap(running, cap)}, "
         f"{case.waiting():.1f} wait, KV {case.kv_usage():.0%}",
     )  # fmt: skip
 

@@ -85,6 +85,11 @@ class NodeResult:
     def firing(self) -> bool:
         return self.state.firing
 
+    @property
+    def on_watch(self) -> bool:
+        """Holds, and does not fire yet: neither a fault nor in order."""
+        return self.pending and not self.firing
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:

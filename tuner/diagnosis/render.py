@@ -10,6 +10,8 @@ from engine.knobs import KNOBS
 from tuner.diagnosis.model import Diagnosis, Lever, NodeResult, State
 
 WIDTH = 100
+URL_TO_GIVE = "http://HOST:PORT"
+ON_WATCH, ON_WATCH_COLOUR = "on watch", "33"
 _WORDS = {
     State.CRITICAL: "critical",
     State.WARNING: "warning",
@@ -26,15 +28,18 @@ _COLOURS = {
 }
 
 
-def render(diagnosis: Diagnosis, *, colour: bool = False, verbose: bool = False) -> str:
+def render(
+    diagnosis: Diagnosis, *, colour: bool = False, verbose: bool = False, url: str = ""
+) -> str:
     """verbose adds queries and evidence of every node, and the nodes that nothing can be said of
-    because there is no traffic; levers are shown for causes always."""
+    because there is no traffic; levers are shown for causes always. url: the server's own, where
+    it is known: the target may be a Prometheus."""
     lines = list(_head(diagnosis))
     idle = diagnosis.traffic == "no_traffic" and not verbose
     for node in diagnosis.nodes:
         if idle and node.state is State.NOT_APPLICABLE:
             continue
-        lines += _node(node, diagnosis, colour, verbose)
+        lines += _node(node, diagnosis, colour, verbose, url or URL_TO_GIVE)
     return "\n".join(lines)
 
 
@@ -50,16 +55,19 @@ def _head(diagnosis: Diagnosis) -> Iterator[str]:
     yield ""
 
 
-def _node(node: NodeResult, diagnosis: Diagnosis, colour: bool, verbose: bool) -> Iterator[str]:
+def _node(
+    node: NodeResult, diagnosis: Diagnosis, colour: bool, verbose: bool, url: str
+) -> Iterator[str]:
     depth = _depth(node, diagnosis)
     indent = "  " * depth
-    state = _WORDS[node.state]
+    state = ON_WATCH if node.on_watch else _WORDS[node.state]
+    painting = ON_WATCH_COLOUR if node.on_watch else _COLOURS[node.state]
     label = f"{indent}{node.key.split('.')[0] if depth == 0 else '·'} {node.title}"
     tail = _tail(node)
     text = f"{node.summary}{tail}"
     left = f"{label[:34]:<34} {state:<10} "
     wrapped = textwrap.wrap(text, WIDTH - len(left)) or [""]
-    painted = f"\x1b[{_COLOURS[node.state]}m{state:<10}\x1b[0m" if colour else f"{state:<10}"
+    painted = f"\x1b[{painting}m{state:<10}\x1b[0m" if colour else f"{state:<10}"
     yield f"{label[:34]:<34} {painted} {wrapped[0]}".rstrip()
     for more in wrapped[1:]:
         yield " " * len(left) + more
@@ -69,7 +77,7 @@ def _node(node: NodeResult, diagnosis: Diagnosis, colour: bool, verbose: bool) -
         yield from _wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
     if node.firing and not node.symptom_of:
         yield from _levers(node, len(indent) + 4)
-        yield from _proof(node, diagnosis.target, len(indent) + 4)
+        yield from _proof(node, url, len(indent) + 4)
     if verbose:
         for query in node.queries:
             yield from _wrapped("asked: " + query, len(left))
@@ -91,13 +99,13 @@ def _levers(node: NodeResult, column: int) -> Iterator[str]:
         yield from _wrapped(f"✗ will not help: {text}", column)
 
 
-def _proof(node: NodeResult, target: str, column: int) -> list[str]:
+def _proof(node: NodeResult, url: str, column: int) -> list[str]:
     """The command that puts the node's first knob to the test."""
     if not any(lever.knob in KNOBS for lever in node.levers):
         return []
-    url = f"--url {target} " if target else ""
     return _wrapped(
-        f"to prove it: tuner verify {url}--node {node.key}, with your --workload and --slo", column
+        f"to prove it: tuner verify --url {url} --node {node.key}, with your --workload and --slo",
+        column,
     )
 
 

@@ -103,6 +103,12 @@ def _headline(diagnosis: Diagnosis) -> str:
         return f"{first.title}: {first.summary}{also}"
     if diagnosis.traffic == "no_traffic":
         return "No traffic in the window: nothing to diagnose"
+    watched = sum(node.on_watch for node in diagnosis.nodes)
+    yet = f" yet: {_nodes(watched)} on watch" if watched else ""
     unknown = sum(node.state is State.CANT_TELL for node in diagnosis.nodes)
-    unsure = f"; {unknown} nodes cannot be told" if unknown else ""
-    return f"Nothing fires{unsure}"
+    unsure = f"; {_nodes(unknown)} cannot be told" if unknown else ""
+    return f"Nothing fires{yet}{unsure}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"

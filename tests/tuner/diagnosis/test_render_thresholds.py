@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.tuner.diagnosis.cases import SLOS, signals
-from tuner.diagnosis import diagnose, load_thresholds, render
+from tuner.diagnosis import History, diagnose, load_thresholds, render
 from tuner.diagnosis.thresholds import TABLE
 from tuner.errors import UserError
 
@@ -85,3 +87,28 @@ def test_absent_file() -> None:
 
 def test_every_threshold_has_unit_and_source() -> None:
     assert all(row.unit and row.source and row.value > 0 for row in TABLE.values())
+
+
+CAPPED = {"running": 8.0, "waiting": 9.0, "queue": 1.6, "ttft_p95": 3.0, "e2e": 3.9,
+          "inference": 2.2}  # fmt: skip
+
+
+def test_the_command_that_proves_a_lever_names_the_server_and_never_a_prometheus() -> None:
+    look = diagnose(signals(config={"max_num_seqs": "8"}, **CAPPED), SLOS)
+    asked = replace(look, target="http://prometheus:9090")
+    for url, named in (("", "--url http://HOST:PORT "), ("http://a:8000", "--url http://a:8000 ")):
+        text = " ".join(render(asked, url=url).split())
+        assert f"to prove it: tuner verify {named}--node" in text
+        assert "--url http://prometheus:9090" not in text
+
+
+def test_what_holds_but_does_not_fire_yet_is_not_called_ok() -> None:
+    look, history = signals(config={"max_num_seqs": "8"}, **CAPPED), History()
+    first = diagnose(look, SLOS, history)
+    assert first.node("3").pending
+    text = render(first)
+    [line] = [line for line in text.splitlines() if line.startswith("3 TTFT")]
+    assert "on watch" in line
+    assert " ok " not in line
+    assert re.match(r"Nothing fires yet: \d+ nodes? on watch", first.headline)
+    assert "on watch" not in render(diagnose(look, SLOS, history))

@@ -421,3 +421,13 @@ def test_parents_come_before_their_leaves() -> None:
 def test_how_long_a_queue_has_grown(every_s: float, queue: list[float], grown_s: float) -> None:
     points = [(i * every_s, value) for i, value in enumerate(queue)]
     assert growing_s(points) == pytest.approx(grown_s)
+
+
+def test_a_cap_turned_below_what_ran_says_which_is_of_when() -> None:
+    """The window still holds the time under the greater cap."""
+    look = signals(running=1.0, running_mean=2.4, waiting=9.0, config={"max_num_seqs": "1"})
+    assert (
+        diagnose(look, SLOS)
+        .node("5.seq_cap")
+        .summary.startswith("2.4 ran in the window, the cap is now 1, 9.0 wait")
+    )
