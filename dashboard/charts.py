@@ -5,6 +5,7 @@ Colours and shapes belong to names, never to positions, so that a tick changes p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,14 @@ import altair as alt
 import pandas as pd
 
 from dashboard.format import interval
-from dashboard.history import Objective, Point, best_after_each, config_text, unit_of
+from dashboard.history import (
+    Estimate,
+    Objective,
+    Point,
+    best_after_each,
+    config_text,
+    unit_of,
+)
 from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
 
 Points = Sequence[tuple[float, float | None]]
@@ -197,6 +205,65 @@ def front(
     if not others:
         layers.insert(2, base.mark_line(strokeWidth=1.5, color=SERIES[0]).encode(x=x, y=y))
     return alt.layer(*layers).properties(height=height, background="transparent")
+
+
+def sweep(
+    knob: str,
+    labels: Sequence[str],
+    figures: Sequence[Estimate],
+    key: str,
+    bound: tuple[float, str] | None,
+    *,
+    height: int = 170,
+) -> alt.LayerChart | alt.FacetChart | None:
+    """One figure at each value of a knob, in the order given; bound: of the SLO, with its text.
+    None where nothing has a finite value."""
+    known = [
+        (label, figure)
+        for label, figure in zip(labels, figures, strict=True)
+        if figure.value is not None and math.isfinite(figure.value)
+    ]
+    if not known:
+        return None
+    unit = known[0][1].unit
+    scale = 1e3 if unit == "s" else 100.0 if unit == "ratio" else 1.0
+    shown_unit = {"s": "ms", "ratio": "%"}.get(unit, unit)
+    frame = pd.DataFrame(
+        [
+            {
+                "knob": label,
+                "value": scale * (figure.value or 0.0),
+                "low": _finite(figure.low, scale),
+                "high": _finite(figure.high, scale),
+                "shown": f"{interval(figure.value, figure.low, figure.high, unit)} n={figure.n}",
+            }
+            for label, figure in known
+        ]
+    )
+    base = alt.Chart(frame)
+    x = alt.X("knob:O", title=knob, sort=list(labels), scale=alt.Scale(domain=list(labels)),
+              axis=alt.Axis(labelAngle=0))  # fmt: skip
+    y = alt.Y("value:Q", title=f"{key} ({shown_unit})", scale=alt.Scale(zero=True),
+              axis=alt.Axis(format=",.6~g", tickCount=4))  # fmt: skip
+    tooltip = [alt.Tooltip("knob:N", title=knob), alt.Tooltip("shown:N", title=key)]
+    layers: list[Any] = [
+        base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(x=x, y="low:Q", y2="high:Q"),
+        base.mark_point(size=55, filled=True, opacity=1, color=SERIES[0]).encode(
+            x=x, y=y, tooltip=tooltip
+        ),
+    ]
+    if bound is not None:
+        rule = alt.Chart(pd.DataFrame({"bound": [bound[0] * scale], "slo": [bound[1]]}))
+        layers.append(
+            rule.mark_rule(color=BAD, strokeDash=[4, 3], strokeWidth=1).encode(
+                y="bound:Q", tooltip=[alt.Tooltip("slo:N", title="SLO")]
+            )
+        )
+    return alt.layer(*layers).properties(height=height, background="transparent")
+
+
+def _finite(end: float | None, scale: float) -> float | None:
+    return None if end is None or not math.isfinite(end) else end * scale
 
 
 def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from dashboard import history, markup
 from dashboard.answer import Answer, Side
 from dashboard.format import interval
 from dashboard.history import Estimate, Objective
+from tuner.report.words import ANSWERS
 
 OUTCOME_TONES = {
     "met": "good",
@@ -38,7 +39,7 @@ def draw(answer: Answer, objective: Objective, *, running: bool) -> None:
     if answer.title:
         parts = [part for part in (answer.reason, answer.gain, answer.closest) if part]
         st.html(markup.message(answer.title, "; ".join(parts), answer.tone))
-    if answer.base is None:
+    if answer.base is None and answer.title != ANSWERS["swept"]:
         st.html(markup.message("The baseline has no result", "Nothing to compare with.", "bad"))
     sides = [("baseline", answer.base), ("best", answer.best)]
     present = [(name, side) for name, side in sides if side is not None]

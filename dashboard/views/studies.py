@@ -17,7 +17,7 @@ from dashboard.answer import answer_of
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration, quantity
 from dashboard.history import Objective, Point
-from dashboard.views import comparison, front, runs
+from dashboard.views import comparison, front, runs, sweep
 from storage import Database, StorageError, Study
 
 STATE_TONES = {"running": "info", "done": "good", "stopped": "warn", "failed": "bad"}
@@ -183,6 +183,12 @@ def _draw_study(opened: Database, study_id: int) -> None:
         return
     _chart(found, objective)
     front.draw((study.result or {}).get("front") or ())
+    swept = sweep.report_of(opened, study, len(found))
+    if swept is not None and swept.found:
+        sweep.draw(swept)
+        _without_result(found)
+        _all_measurements(found, objective)
+        return
     answer = answer_of(study, found, objective)
     comparison.draw(answer, objective, running=study.state == "running")
     if study.result and answer.base is not None and answer.best is not None:

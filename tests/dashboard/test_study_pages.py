@@ -9,6 +9,9 @@ import pytest
 from storage import Database, StorageError, open_database
 from tests.dashboard import seed
 from tests.dashboard.pages import Show, studies
+from tests.tuner.report.stored_studies import broken, store_sweep, swept
+from tests.tuner.search.synthetic import DEFAULTS
+from tuner.search.trial import Outcome
 
 
 def test_studies_without_a_database(show: Show) -> None:
@@ -91,6 +94,24 @@ def test_a_sweep(show: Show, tmp_path: Path) -> None:
     text = show(studies, database="swept.db")
     assert "Swept max_num_seqs=48" in text
     assert "455 tok/s" in text
+
+
+def test_a_sweep_shows_each_value_and_asks_for_no_baseline(show: Show, tmp_path: Path) -> None:
+    """As `tuner sweep` keeps it where its knobs were named: no measurement is a baseline."""
+    store_sweep(tmp_path / "sweep.db", [*swept()[:2], broken_value()], knobs=[
+        "chunk_size=256,1024,2048,4096"
+    ])  # fmt: skip
+    text = show(studies, database="sweep.db")
+    assert "The baseline has no result" not in text
+    assert "Swept chunk_size: a value is shown to meet the SLOs" in text
+    for words in ("2048 (own)", "it trades: larger steps", "met", "not measured", "out of memory",
+                  "best output_tps among values that meet the SLOs: chunk_size=1024",
+                  "n=60", "n=70"):  # fmt: skip
+        assert words in text, words
+
+
+def broken_value() -> Outcome:
+    return broken(DEFAULTS | {"chunk_size": 4096}, "out of memory", stage="sweep", at_s=60.0)
 
 
 def test_a_study_with_a_front(show: Show, tmp_path: Path) -> None:
