@@ -23,6 +23,9 @@ from storage.sources import promql
 
 TIMEOUT_S = 3.0
 _PART = "slotune_part"
+_UNREADABLE = (KeyError, TypeError, ValueError, RecursionError)
+"""What JSON of another form, or nested without end, raises where it is read."""
+
 Vector: TypeAlias = list[tuple[dict[str, str], float]]
 Matrix: TypeAlias = list[tuple[dict[str, str], list[tuple[float, float]]]]
 
@@ -88,7 +91,7 @@ class PrometheusClient:
                 for row in found
                 if row["values"]
             ]
-        except (KeyError, TypeError, ValueError) as fault:
+        except _UNREADABLE as fault:
             raise QueryError(f"{self._url} answers in an unknown form") from fault
 
     def call(self, ask: Callable[[PrometheusConnect], Any]) -> Any:
@@ -108,7 +111,7 @@ class PrometheusClient:
             raise QueryError(f"{self._url}: {why}") from fault
         except PrometheusApiClientException as fault:
             raise QueryError(f"{self._url}: {_refusal(str(fault))}") from fault
-        except (requests.RequestException, KeyError, TypeError, ValueError) as fault:
+        except (requests.RequestException, *_UNREADABLE) as fault:
             raise QueryError(f"{self._url} is not a Prometheus server") from fault
 
 
@@ -131,5 +134,5 @@ def _refusal(text: str) -> str:
     start, end = text.find("{"), text.rfind("}")
     try:
         return str(json.loads(text[start : end + 1])["error"])
-    except (ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         return " ".join(text.split())[:200]

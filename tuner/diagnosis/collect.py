@@ -6,11 +6,9 @@ that names it; nothing here judges.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
@@ -26,6 +24,7 @@ from tuner.diagnosis.registry import (
     latency_specs,
 )
 from tuner.diagnosis.signals import Signals
+from tuner.diagnosis.trend import growing_s, mean, rise
 from tuner.slo.grammar import Clause
 
 GROWTH_S = 600.0
@@ -144,6 +143,13 @@ class _Look:
         name = self.resolve(spec)
         if name is None:
             return self.absent(spec)
+        reading = self._ask(spec, name)
+        if reading.ok and not _plausible(spec, reading.value or 0.0):
+            reason = f"{name} is {reading.value:g}, which is no share of a whole"
+            return Reading(Outcome.NO_DATA, query=reading.query, reason=reason)
+        return reading
+
+    def _ask(self, spec: SignalSpec, name: str) -> Reading:
         source, window_s = self.source, self.window_s
         labels = spec.labels_of(name) or None
         match spec.kind:
@@ -174,7 +180,7 @@ class _Look:
         step_s = max(self.source.scrape_interval_s, span_s / 60)
         start_s = self.at_s - step_s * int(span_s / step_s)  # so that the last step is now
         points = self.source.range("gauge", name, start_s=start_s, end_s=self.at_s, step_s=step_s)
-        return name, [(at, value) for at, value in points if value is not None]
+        return name, [(at, v) for at, v in points if v is not None and _plausible(spec, v)]
 
     def trends(self) -> dict[str, Reading]:
         """Means of gauges over the window, how often any request ran, how the queue grew."""
@@ -184,12 +190,12 @@ class _Look:
             values = [value for _, value in points]
             query = f"avg_over_time({name}[{self.window_s:g}s])"
             if values:
-                readings[f"{signal}_mean"] = self._derived(statistics.fmean(values), query, values)
+                readings[f"{signal}_mean"] = self._derived(mean(values), query, values)
             if signal == "running" and values:
                 readings |= self._running(name, points)
             if signal == "waiting" and len(values) >= 2:
-                rise = _rise(values)
-                readings["waiting_rise"] = self._derived(rise, f"delta({name})", values)
+                rose = rise(values)
+                readings["waiting_rise"] = self._derived(rose, f"delta({name})", values)
                 readings["restart"] = self._derived(self._restarted(points), name, values)
         name, points = self._series("waiting", self.status.window_s(GROWTH_S))
         if len(points) >= 2:
@@ -202,14 +208,14 @@ class _Look:
         """At how many scrapes requests ran, how many at most, and how many while others waited."""
         queue, waiting = self._series("waiting", self.window_s)
         values, over = [value for _, value in points], f"[{self.window_s:g}s:]"
-        share = statistics.fmean(value > 0 for value in values)
+        share = mean([value > 0 for value in values])
         most, query = max(values), f"avg_over_time(({name} > bool 0){over})"
         told = {"running_share": self._derived(share, query, values)}
         told["running_most"] = self._derived(most, f"max_over_time({name}{over})", values)
         at_wait = {at for at, value in waiting if value > 0}
         if beside := [value for at, value in points if at in at_wait]:
             query = f"avg_over_time(({name} and {queue} > 0){over})"
-            told["running_at_wait"] = self._derived(statistics.fmean(beside), query, beside)
+            told["running_at_wait"] = self._derived(mean(beside), query, beside)
         return told
 
     def _derived(self, value: float, query: str, values: list[float]) -> Reading:
@@ -271,28 +277,6 @@ def _ratio(top: Reading, bottom: Reading) -> Reading:
     return replace(top, value=(top.value or 0.0) / bottom.value, query=query)
 
 
-def _rise(values: list[float]) -> float:
-    """Mean of the last third minus mean of the first third."""
-    third = max(1, len(values) // 3)
-    return statistics.fmean(values[-third:]) - statistics.fmean(values[:third])
-
-
-def growing_s(points: list[tuple[float, float]], bins: int = 10) -> float:
-    """For how long, up to the last point, the queue's binned mean has only grown (seconds).
-
-    Bins smooth the noise of arrivals; a bin no greater than the one before it ends the growth.
-    """
-    start_s, end_s = points[0][0], points[-1][0]
-    width_s = (end_s - start_s) / bins
-    if width_s <= 0:
-        return 0.0
-    groups: list[list[float]] = [[] for _ in range(bins)]
-    for at, value in points:
-        groups[min(bins - 1, int((at - start_s) / width_s))].append(value)
-    filled = [(i * width_s, statistics.fmean(group)) for i, group in enumerate(groups) if group]
-    grown_from_s = end_s - start_s
-    for (_, before), (began_s, mean) in reversed(list(pairwise(filled))):
-        if mean <= before:
-            break
-        grown_from_s = began_s
-    return end_s - start_s - grown_from_s
+def _plausible(spec: SignalSpec, value: float) -> bool:
+    """A gauge of a share lies between 0 and 1, as far as floats do."""
+    return not (spec.unit == "share" and spec.kind == "gauge_max") or -0.01 <= value <= 1.01

@@ -43,6 +43,8 @@ def ask_everything(url: str) -> list[Reading]:
     [
         (200, "<html></html>", "not a Prometheus server"),
         (200, "[]", "not a Prometheus server"),
+        (200, "[" * 200_000, "not a Prometheus server"),
+        (400, "[" * 200_000, "[[["),
         (200, '{"status":"success"}', "not a Prometheus server"),
         (200, '{"data":{"result":[{"metric":{}}]}}', "unknown form"),
         (200, '{"data":{"result":[{"metric":{},"value":[1,"x"],"values":[[1]]}]}}', "unknown form"),

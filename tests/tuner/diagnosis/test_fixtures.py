@@ -180,3 +180,16 @@ def test_registry_names_of_our_own_engine_exist() -> None:
     base = {name.removesuffix("_total").removesuffix("_sum") for name in used}
     assert base <= ours
     assert {"slotune:device_peak", *kinds} <= base
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e308", "NaN", "+Inf", "7"])
+def test_a_gauge_that_is_out_of_its_senses_breaks_nothing(value: str) -> None:
+    gauge = r"(vllm:kv_cache_usage_perc\{[^}]*\}) \S+"
+    page = re.sub(gauge, rf"\g<1> {value}", AFTER)
+    assert page != AFTER
+    diagnosis = judged(page, page, page)
+    assert max(len(node.summary) for node in diagnosis.nodes) < 200
+    if value != "NaN":
+        told = look(page, page, page)["kv_usage"]
+        assert not told.ok
+        assert "no share of a whole" in told.reason or "Inf" in value

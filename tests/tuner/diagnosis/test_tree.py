@@ -11,7 +11,7 @@ import pytest
 from storage.sources.base import Outcome
 from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals, without
 from tuner.diagnosis import Confidence, Diagnosis, History, State, diagnose
-from tuner.diagnosis.collect import growing_s
+from tuner.diagnosis.trend import growing_s
 
 SLOW_TTFT: dict[str, float | None] = {"ttft": 2.0, "ttft_p50": 1.8, "ttft_p95": 3.0}
 QUEUE = SLOW_TTFT | {
