@@ -5,7 +5,6 @@ The tuner's own figures (`tuner diagnose --burn` prints the same); the page only
 
 from __future__ import annotations
 
-import math
 import time
 
 import streamlit as st
@@ -15,7 +14,7 @@ from dashboard.budget_watch import BudgetWatch
 from dashboard.format import number
 from tuner.budget.burn import BURN_WINDOWS, WINDOW_S, BurnWindow
 from tuner.budget.live import BUDGET_WINDOW_S, Budget, Burn, Burning, Seen, Share
-from tuner.budget.render import SEEN_WORDS, span
+from tuner.budget.render import SEEN_WORDS, attained_interval, percent, span
 
 SEEN_TONES = {Seen.STALE: "warn", Seen.UNREACHABLE: "bad", Seen.SHORT: "info"}
 SEVERITY_TONES = {"page": "bad", "ticket": "warn"}
@@ -64,16 +63,20 @@ def _attained(budget: Budget) -> str:
     if share.watched_s < share.window_s:
         watched += f" watched of {span(share.window_s)}"
     counted = f"n={_count(share.events)} {budget.sli.events}"
-    digits = max(1, 1 - math.floor(math.log10(budget.sli.budget * 100)))
-    return f'{100 * (1 - share.value):.{digits}f} %<div class="sub">{counted}<br>{watched}</div>'
+    lines = "<br>".join(filter(None, [counted, watched, attained_interval(budget)]))
+    return f'{percent(1 - share.value, budget)}<div class="sub">{lines}</div>'
 
 
 def _left(budget: Budget) -> str:
-    if budget.left is None:
+    if budget.over.value is None:
         return _absent(budget.over)
+    watched, month = span(budget.over.watched_s), span(budget.over.window_s)
+    bad = f"{_count(budget.over.bad)} bad of {_count(budget.allowed)} allowed"
+    if not budget.whole:
+        bad += f" in {watched}, not in {month}"
+    if budget.left is None:
+        return f'{markup.pill("too short to tell", "neutral")}<div class="sub">{bad}</div>'
     over = "" if budget.left >= 0 else f"<br>{markup.pill('overspent', 'bad')}"
-    allowed = _count(budget.over.events * budget.sli.budget)
-    bad = f"{_count(budget.over.bad)} bad of {allowed} allowed"
     return f'{number(budget.left * 100)} %{over}<div class="sub">{bad}</div>'
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dashboard.budget_watch import BEAT_S, FIRST_BEAT_S, BudgetWatch
@@ -36,6 +38,23 @@ def test_a_budget_that_burns(show: Show) -> None:
         "Without an error budget: output_tps>100: a low rate may be little load",
     ):  # fmt: skip
         assert words in text, words
+
+
+@pytest.mark.usefixtures("then")
+def test_a_share_has_its_interval(show: Show) -> None:
+    text = panel(show, recorded(PerMinute(good=1, late=1), span_s=7200.0))
+    assert re.search(
+        r"50\.0 % n=24\d requests 2 h watched of 30 d 95 % interval 43\.\d % to 56", text
+    )
+    assert "overspent" in text
+    assert "allowed in 2 h, not in 30 d" in text
+
+
+@pytest.mark.usefixtures("then")
+def test_minutes_of_a_month_are_not_a_burnt_month(show: Show) -> None:
+    text = panel(show, recorded(PerMinute(late=100), span_s=1200.0))
+    assert "too short to tell 2,000 bad of 100 allowed in 20 min, not in 30 d" in text
+    assert "overspent" not in text
 
 
 @pytest.mark.usefixtures("then")

@@ -25,6 +25,9 @@ from tuner.slo import SloSet
 BUDGET_WINDOW_S = 30 * 86_400.0
 """What the error budget is spread over; shorter where less was watched, which is told."""
 
+LEAST_WATCHED_S = 3600.0
+"""The shortest long window of an alert: what is left of a month is not told from less."""
+
 
 class Seen(StrEnum):
     VALUE = "value"
@@ -57,6 +60,13 @@ class Share:
     @property
     def value(self) -> float | None:
         return self.bad / self.events if self.seen is Seen.VALUE else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of value, exact at 95 %, where each event stands for itself; None without a value."""
+        from tuner.stats.rates import clopper_pearson
+
+        return clopper_pearson(self.bad, self.events) if self.seen is Seen.VALUE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +106,27 @@ class Budget:
     burns: tuple[Burn, ...]
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the bad share, at 95 %; None for gaps, since those of a request hang together."""
+        return None if self.sli.gaps else self.over.interval
+
+    @property
+    def allowed(self) -> float:
+        """Events of those counted that may be bad."""
+        return self.over.events * self.sli.budget
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the budget window was watched."""
+        return self.over.watched_s >= self.over.window_s
+
+    @property
     def left(self) -> float | None:
-        """Share of the error budget; below 0 it is overspent."""
-        return None if self.over.value is None else 1 - self.over.value / self.sli.budget
+        """Share of what the time watched allows, of the budget where that was all of its window;
+        below 0 it is overspent. None where less than LEAST_WATCHED_S was watched."""
+        if self.over.value is None or self.over.watched_s < LEAST_WATCHED_S:
+            return None
+        return 1 - self.over.value / self.sli.budget
 
 
 @dataclass(frozen=True, slots=True)

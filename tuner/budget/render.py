@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 from tuner.budget.burn import WINDOW_S
-from tuner.budget.live import Budget, Budgets, Burn, Burning, Seen, Share
+from tuner.budget.live import LEAST_WATCHED_S, Budget, Budgets, Burn, Burning, Seen, Share
 
 WIDTH = 100
 SEEN_WORDS = {
@@ -33,7 +34,7 @@ def _lines(budget: Budget) -> Iterator[str]:
     sli = budget.sli
     may = f"{sli.budget * 100:.6g} % of {sli.events} may be bad"
     yield from _wrapped(f"{sli.clause.text}: {may}; {sli.bad_is}", 2)
-    yield f"    {_overall(budget)}"
+    yield from _wrapped(_overall(budget), 4)
     for burn in budget.burns:
         long, short = (span(WINDOW_S[name]) for name in (burn.window.long, burn.window.short))
         yield from _wrapped(f"{burn.window.factor:g}× over {long} and {short}: {said(burn)}", 4)
@@ -41,15 +42,45 @@ def _lines(budget: Budget) -> Iterator[str]:
 
 def _overall(budget: Budget) -> str:
     share = budget.over
-    if share.value is None or budget.left is None:
+    if share.value is None:
         return f"attained: {absent(share)}"
     watched = span(share.watched_s)
     if share.watched_s < share.window_s:
         watched += f" watched of {span(share.window_s)}"
+    within = "" if budget.interval is None else f" [{', '.join(_ends(budget))}]"
     return (
-        f"attained {1 - share.value:.4%} of {share.events:.0f} {budget.sli.events} over {watched}; "
-        f"{budget.left:.1%} of their budget left"
+        f"attained {percent(1 - share.value, budget)}{within} of {share.events:,.0f} "
+        f"{budget.sli.events} over {watched}; {share.bad:,.0f} bad where {budget.allowed:,.0f} may "
+        f"be: {left(budget)}"
     )
+
+
+def percent(attained: float, budget: Budget) -> str:
+    """A share of good events, in digits in which the budget shows."""
+    digits = max(1, 1 - math.floor(math.log10(budget.sli.budget * 100)))
+    return f"{100 * attained:.{digits}f} %"
+
+
+def _ends(budget: Budget) -> list[str]:
+    return [percent(1 - end, budget) for end in reversed(budget.interval or ())]
+
+
+def attained_interval(budget: Budget) -> str:
+    """`95 % interval 52.1 % to 57.4 %`; "" where there is none."""
+    return f"95 % interval {' to '.join(_ends(budget))}" if budget.interval else ""
+
+
+def left(budget: Budget) -> str:
+    """What remains, and of what: of a window that was watched in part, of that part."""
+    month, watched = span(budget.over.window_s), span(budget.over.watched_s)
+    if budget.left is None:
+        least = span(LEAST_WATCHED_S)
+        return f"too short to tell what is left of the budget of {month} (from {least} on)"
+    what = f"the budget of {month}" if budget.whole else f"what {watched} allow"
+    if budget.left < 0:
+        times = f"{budget.over.bad / budget.allowed:.3g} times {what}"
+        return times if budget.whole else f"{times}, not of the budget of {month}"
+    return f"{100 * budget.left:.3g} % of {what} left"
 
 
 def said(burn: Burn) -> str:
@@ -95,13 +126,18 @@ def as_dict(budgets: Budgets) -> dict[str, Any]:
                 "slo": budget.sli.clause.text,
                 "budget": budget.sli.budget,
                 "counted": budget.sli.bad_is,
-                "over": _share(budget.over),
+                "over": _share(budget.over)
+                | {"interval": budget.interval, "allowed": _allowed(budget)},
                 "left": budget.left,
                 "burns": [_burn(burn) for burn in budget.burns],
             }
             for budget in budgets.found
         ],
     }
+
+
+def _allowed(budget: Budget) -> float | None:
+    return None if budget.over.value is None else budget.allowed
 
 
 def _burn(burn: Burn) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,6 +23,7 @@ from tuner.rules.groups import RuleSet, alert_name
 from tuner.rules.scope import Scope
 from tuner.rules.write import rules_text
 from tuner.slo import parse_slos
+from tuner.stats.rates import clopper_pearson
 
 SLO = parse_slos(["ttft_p95<500ms"])
 
@@ -202,3 +204,40 @@ def test_one_question_gives_a_histograms_events_and_those_within_its_bound() -> 
     source.increase = counted  # type: ignore[method-assign, assignment]
     read(source)
     assert f"{TTFT}_count" not in asked
+
+
+def test_a_share_has_its_interval_and_digits_that_say_something() -> None:
+    budgets = read_budgets(recorded(PerMinute(good=1, late=1), span_s=7200.0), SLO)
+    [budget] = budgets.found
+    low, high = budget.interval or (0.0, 0.0)
+    assert low < 0.5 < high
+    assert (low, high) == pytest.approx(clopper_pearson(120.0, 240.0), abs=0.01)
+    text = " ".join(render(budgets).split())
+    assert re.search(r"attained 50\.0 % \[4\d\.\d %, 5\d\.\d %\] of 2\d\d requests over 2 h", text)
+    assert "10 times what 2 h allow, not of the budget of 30 d" in text
+    told = as_dict(budgets)["budgets"][0]["over"]
+    assert told["interval"] == budget.interval
+    assert told["allowed"] == pytest.approx(told["events"] * 0.05)
+
+
+def test_seconds_of_a_month_are_not_a_burnt_month() -> None:
+    budgets = read_budgets(recorded(PerMinute(late=100), span_s=1200.0), SLO)
+    [budget] = budgets.found
+    assert budget.left is None
+    text = " ".join(render(budgets).split())
+    assert "too short to tell what is left of the budget of 30 d (from 1 h on)" in text
+    assert "2,000 bad where 100 may be" in text
+    assert not re.search(r"-\d", text.partition("Error budgets")[2])
+    assert as_dict(budgets)["budgets"][0]["left"] is None
+
+
+def test_gaps_of_a_request_hang_together_and_have_no_interval() -> None:
+    counters = {
+        f'vllm:inter_token_latency_seconds_{end}': count
+        for end, count in (('bucket{le="0.05"}', 90.0), ('bucket{le="+Inf"}', 100.0),
+                           ("count", 100.0))
+    }  # fmt: skip
+    budgets = read_budgets(recorded(PerMinute(good=1, more=counters)), parse_slos(["itl_p95<50ms"]))
+    assert budgets.found[0].over.value == pytest.approx(0.1)
+    assert budgets.found[0].interval is None
+    assert "attained 90.0 % of " in " ".join(render(budgets).split())
