@@ -1,8 +1,9 @@
 """Two sides, the same load: is B better than A in each figure? From records and windows alone.
 
-Requests are paired by (session, turn), so that lengths and arrivals, which common random numbers
-make equal, cancel. Runs of a side are paired in order. A request that failed has infinite latency
-on its side; one still running counts as what was seen and as never, and both must agree.
+Requests are paired by (session, turn) where both sides asked for the same lengths, so that lengths
+and arrivals, which common random numbers make equal, cancel. Runs of a side are paired in order. A
+request that failed has infinite latency on its side; one still running counts as what was seen and
+as never, and both must agree.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from tuner.stats.compare import (
     combined,
     compare_shares,
     inconclusive,
+    judged,
     log_ratio,
 )
 from tuner.stats.estimate import Estimate
+from tuner.stats.quantiles import bounded, independent_n
 from tuner.stats.rates import mean_of_runs
 from tuner.stats.sections import quantile
 
@@ -74,15 +77,18 @@ def _compare(a: Side, b: Side, key: str, slos: SloSet) -> Comparison:
     metric, _, stat = key.partition("_")
     estimates = side_estimate(a, key, slos), side_estimate(b, key, slos)
     pairs = list(zip(a, b, strict=False))
-    if key in figures.SHARES:
+    latency = metric in METRICS and METRICS[metric].per_request and metric != "queue" and stat
+    if key not in (*figures.SHARES, *figures.RATES) and not latency:
+        raise ValueError(f"{key} is no figure that two runs' records can be compared in")
+    if missing := next((one for one in estimates if not one.measured), None):
+        found = inconclusive(0, f"a side has no {key}: {missing.reason}")
+    elif key in figures.SHARES:
         found = compare_shares(*estimates, higher_is_better=key in MORE_IS_BETTER)
     elif key in figures.RATES:
         ratios = [_rate_ratio(*pair, key, slos, seed) for seed, pair in enumerate(pairs)]
         found = combined(ratios, higher_is_better=True, method="bootstrap over slices of time")
-    elif metric in METRICS and METRICS[metric].per_request and metric != "queue" and stat:
-        found = _compare_latency(pairs, metric, stat)
     else:
-        raise ValueError(f"{key} is no figure that two runs' records can be compared in")
+        found = _compare_latency(pairs, metric, stat)
     return replace(found, a=estimates[0], b=estimates[1])
 
 
@@ -90,12 +96,13 @@ def _compare_latency(pairs: Sequence[tuple[Run, Run]], metric: str, stat: str) -
     if stat in ("min", "max"):
         return inconclusive(0, f"an observed {stat}imum has no interval")
     ratios: list[LogRatio] = []
-    paired = 0
+    paired, counts = 0, np.zeros(2, dtype=int)
     for seed, (one, other) in enumerate(pairs):
         x, y = _samples(one, metric), _samples(other, metric)
         if not len(x.values) or not len(y.values):
-            return inconclusive(0, f"a side has no {metric}")
-        shared = _shared(x, y)
+            return inconclusive(0, f"a run has no {metric}")
+        counts += np.array([_independent(side, stat) for side in (x, y)])
+        shared = _shared(x, y, _unlike(one, other))
         if shared is not None:
             x, y = shared
             paired += 1
@@ -109,7 +116,30 @@ def _compare_latency(pairs: Sequence[tuple[Run, Run]], metric: str, stat: str) -
             sum(r.n for r in ratios),
             "a failed request makes the mean infinite: compare a percentile and error_rate",
         )
-    return combined(ratios, higher_is_better=False, method=method)
+    found = combined(ratios, higher_is_better=False, method=method)
+    return found if stat == "mean" else _opened(found, float(stat[1:]) / 100, *counts)
+
+
+def _independent(found: Samples, stat: str) -> int:
+    """How many independent samples there are for a percentile at most."""
+    if stat == "mean":
+        return len(found.names)
+    return independent_n(found.values, float(stat[1:]) / 100, found.sizes)
+
+
+def _opened(found: Comparison, q: float, n_a: int, n_b: int) -> Comparison:
+    """The comparison with an end left open by each percentile that n samples leave open, as its
+    own interval is: resampling never draws a slower request than the slowest seen."""
+    low, high = found.low, found.high
+    if not bounded(q, n_a) or not bounded(1 - q, n_b):
+        low = 0.0
+    if not bounded(q, n_b) or not bounded(1 - q, n_a):
+        high = math.inf
+    if (low, high) == (found.low, found.high) or math.isnan(found.ratio):
+        return found
+    logs = [math.log(end) if end else -math.inf for end in (found.ratio, low, high)]
+    method = f"{found.method}; {min(n_a, n_b)} requests leave an end of a p{100 * q:g} open"
+    return judged(logs[0], logs[1], logs[2], found.n, False, method)
 
 
 def _samples(run: Run, metric: str) -> Samples:
@@ -117,9 +147,22 @@ def _samples(run: Run, metric: str) -> Samples:
     return samples(in_window(records, window), metric, cut_off_s(records, window))
 
 
-def _shared(x: Samples, y: Samples) -> tuple[Samples, Samples] | None:
+def _unlike(one: Run, other: Run) -> set[tuple[int, int]]:
+    """(session, turn) of requests that were asked for other lengths on either side."""
+    asked = [
+        {(r.session, r.turn): (r.wanted_prompt_tokens, r.wanted_output_tokens) for r in records}
+        for records, _ in (one, other)
+    ]
+    return {
+        name
+        for name in asked[0].keys() & asked[1].keys()
+        if any(a and b and a != b for a, b in zip(asked[0][name], asked[1][name], strict=True))
+    }
+
+
+def _shared(x: Samples, y: Samples, unlike: set[tuple[int, int]]) -> tuple[Samples, Samples] | None:
     """Both sides cut to the requests that both have, in A's order; None with too few."""
-    at = {name: i for i, name in enumerate(y.names)}
+    at = {name: i for i, name in enumerate(y.names) if name not in unlike}
     both = [(i, at[name]) for i, name in enumerate(x.names) if name in at]
     if len(both) < max(FEWEST_PAIRS, SHARED * min(len(x.names), len(y.names))):
         return None
@@ -190,14 +233,14 @@ def _rate_ratio(one: Run, other: Run, key: str, slos: SloSet, seed: int) -> LogR
         )
         for amounts, (_, window) in zip(binned, (one, other), strict=True)
     ]
-    n = min(sum(r.ok for r in in_window(*run)) for run in (one, other))
+    n = min(figures.figure(*run, key, slos).n for run in (one, other))
     return log_ratio(sides[0], sides[1], n, paired=True, seed=seed)
 
 
 def _binned(run: Run, key: str, slos: SloSet) -> Floats:
     records, window = run
     if key in ("output_tps", "total_tps"):
-        _, times, weights = figures.token_events(records, with_prompt=key == "total_tps")
+        times, weights = figures.token_events(records, with_prompt=key == "total_tps")
     else:
         counts: Callable[[RequestRecord], bool] = (
             (lambda record: figures.meets(record, slos.latency_bounds_s))

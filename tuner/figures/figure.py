@@ -7,6 +7,7 @@ the window counts with the tokens that arrived inside, whichever side it was sch
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from tuner.stats.quantiles import quantile_estimate
 from tuner.stats.rates import mean_estimate, mean_of_runs, rate_estimate, share_estimate
 from tuner.stats.runs import RunNoise
 from tuner.stats.sections import quantile
+from tuner.units import count_text
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,6 +67,9 @@ def latency_estimate(
     estimate = _statistic(found.values, stat, found, noise, confidence)
     if not found.unfinished:
         return estimate
+    if estimate.value == 0 and found.unseen and not (found.values == 0)[~found.is_open].any():
+        still = count_text(found.unfinished, "unfinished request")
+        return Estimate.missing("s", f"{still} had shown no {metric}")
     worst = _statistic(found.at_worst(), stat, found, noise, confidence)
     method = f"{estimate.method}; {found.unfinished} unfinished at what was seen"
     return replace(estimate, high=worst.high, method=method)
@@ -94,25 +99,46 @@ def throughput(
     with_prompt: bool = False,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """Tokens of good requests per second; prompt tokens count when their first token came."""
-    good, times, weights = token_events(records, with_prompt=with_prompt)
-    return rate_estimate(times, weights, *window, "tok/s", good, confidence=confidence)
+    """Tokens of good requests per second; prompt tokens count when their first token came. n: the
+    requests of which a token came inside the window."""
+    n = sum(_came_inside(record, window) for record in records if record.ok)
+    if not n and (why := _why_no_rate(records, window)):
+        return Estimate.missing("tok/s", why)
+    times, weights = token_events(records, with_prompt=with_prompt)
+    return rate_estimate(times, weights, *window, "tok/s", n, confidence=confidence)
 
 
 def token_events(
     records: Sequence[RequestRecord], *, with_prompt: bool = False
-) -> tuple[int, Floats, Floats]:
-    """(good requests, arrival times in seconds, tokens) of every chunk of a good request."""
-    good = [record for record in records if record.ok]
+) -> tuple[Floats, Floats]:
+    """(arrival times in seconds, tokens) of every chunk of a good request."""
     times: list[float] = []
     weights: list[float] = []
-    for record in good:
+    for record in records:
+        if not record.ok:
+            continue
         times += record.chunk_times_s
         weights += record.chunk_tokens
         if with_prompt:
             times.append(record.first_token_s)
             weights.append(record.prompt_tokens)
-    return len(good), np.array(times), np.array(weights, dtype=float)
+    return np.array(times), np.array(weights, dtype=float)
+
+
+def _came_inside(record: RequestRecord, window: Window) -> bool:
+    """Whether a token of the record came inside the window."""
+    times = record.chunk_times_s
+    first = bisect.bisect_left(times, window[0])
+    return first < len(times) and times[first] < window[1]
+
+
+def _why_no_rate(records: Sequence[RequestRecord], window: Window) -> str:
+    """Why nothing that was counted inside the window is no rate of 0; "" where requests only
+    failed, which is one."""
+    states = [record.state for record in in_window(records, window)]
+    if "censored" in states:
+        return f"none of {count_text(len(states), 'request')} had ended well before the cut-off"
+    return "" if "failed" in states else "no request ended inside the window"
 
 
 def request_rate(
@@ -122,10 +148,14 @@ def request_rate(
     *,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """Requests that ended inside the window and count, per second."""
-    times = np.array([record.end_s for record in records if record.ok and counts(record)])
+    """Requests that ended well inside the window and count, per second. n: all that ended well
+    inside."""
+    ended = [r for r in records if r.ok and window[0] <= r.end_s < window[1]]
+    if not ended and (why := _why_no_rate(records, window)):
+        return Estimate.missing("req/s", why)
+    times = np.array([record.end_s for record in ended if counts(record)])
     return rate_estimate(
-        times, np.ones(len(times)), *window, "req/s", len(times), confidence=confidence
+        times, np.ones(len(times)), *window, "req/s", len(ended), confidence=confidence
     )
 
 
@@ -256,6 +286,8 @@ def failure_reasons(records: Sequence[RequestRecord], most: int = 3) -> list[tup
 def _cost(tps: Estimate, price_per_hour: float | None) -> Estimate:
     if price_per_hour is None:
         return Estimate.missing("$", "give --price-per-hour")
+    if not tps.measured:
+        return Estimate.missing("$", tps.reason)
     hourly = price_per_hour / 3600 * 1e6
 
     def per(rate: float) -> float:

@@ -48,6 +48,11 @@ class Samples:
     def unfinished(self) -> int:
         return int(self.is_open.sum())
 
+    @property
+    def unseen(self) -> bool:
+        """Whether of an open sample nothing was seen: it is known to be no less than 0 only."""
+        return bool((self.values[self.is_open] == 0).any())
+
     def at_worst(self) -> Floats:
         """The values with open ones as late as they could be: never."""
         return np.where(self.is_open, math.inf, self.values)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tuner.report.optimize import aligned, estimate_text
+from tuner.report.table import aligned, figure_text
 
 if TYPE_CHECKING:
     from tuner.exchange.run import Run
@@ -158,8 +158,8 @@ def _end(value: float) -> str:
 
 def _row(key: str, found: Comparison) -> list[str]:
     ratio, interval = ratio_text(found)
-    return [key, estimate_text(found.a), estimate_text(found.b), ratio, interval,
-            WORDS[found.outcome]]  # fmt: skip
+    sides = [figure_text(side) if side is not None else "–" for side in (found.a, found.b)]
+    return [key, *sides, ratio, interval, WORDS[found.outcome]]
 
 
 def _side(name: str, runs: Sequence[Run]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tuner.report.optimize import aligned, estimate_text
+from tuner.report.table import aligned, figure_text
 from tuner.report.words import MARKS, VERDICTS
+from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.exchange.judging import Judged
@@ -27,7 +28,7 @@ def rejudge_lines(results: Results, slos: SloSet) -> list[str]:
         lines += [f"  {run.name}: {reason}" for reason in reasons]
     states: list[str] = [judged.verdict.state for _, judged in results]
     told = ", ".join(f"{states.count(state)} {word}" for state, word in VERDICTS.items())
-    return [*lines, f"  {len(states)} runs: {told}; nothing stored was changed"]
+    return [*lines, f"  {count_text(len(states), 'run')}: {told}; nothing stored was changed"]
 
 
 def rejudge_dict(results: Results, slos: SloSet) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def rejudge_dict(results: Results, slos: SloSet) -> dict[str, Any]:
 def _row(run: Run, judged: Judged) -> list[str]:
     what = " ".join([run.stage, *(f"{k}={v:g}" for k, v in run.config.items()
                                   if isinstance(v, (int, float)))])  # fmt: skip
-    cells = [f"{MARKS[c.state]} {estimate_text(c.estimate)}" for c in judged.verdict.clauses]
+    cells = [f"{MARKS[c.state]} {figure_text(c.estimate)}" for c in judged.verdict.clauses]
     stored = VERDICTS.get(str((run.verdict or {}).get("state")), "–") if run.slos else "–"
     own = f"{run.slos}: {stored}" if run.slos else "–"
     return [run.name, what, *cells, VERDICTS[judged.verdict.state], own]

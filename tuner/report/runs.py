@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tuner.report.optimize import aligned, estimate_text
+from tuner.report.table import aligned, figure_text
 from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.stats.estimate import Estimate
 from tuner.units import show
@@ -136,8 +136,7 @@ def _config(config: Mapping[str, Any]) -> str:
 def _short(stored: Mapping[str, Any] | None) -> str:
     if not stored:
         return "–"
-    estimate = Estimate.from_dict(dict(stored))
-    return estimate_text(estimate) if estimate.measured else "no data"
+    return figure_text(Estimate.from_dict(dict(stored)))
 
 
 def _shortened(text: str, most: int) -> str:

@@ -16,6 +16,11 @@ def estimate_text(estimate: Estimate | None) -> str:
     return f"{show(estimate.value, estimate.unit)} [{ends}] n={estimate.n}"
 
 
+def figure_text(estimate: Estimate) -> str:
+    """The same of a figure that was asked for: `no data` where there is none."""
+    return estimate_text(estimate) if estimate.measured else "no data"
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns padded to their widest cell."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -3,7 +3,8 @@
 A clause is decided by the interval of its figure, a percentile by the end of the one-sided one at
 the same confidence, which is never inside that of independent samples. Failed requests are over
 every bound, censored ones count against the clause where they could; where they alone are too many,
-that decides. What could not be measured is not met, and the reason names it.
+that decides. What could not be measured is not met, and the reason names it; where requests still
+ran at the cut-off, what they have not shown yet is open.
 """
 
 from __future__ import annotations
@@ -134,11 +135,20 @@ def _judge_clause(clause: Clause, case: _Case) -> ClauseVerdict:
         missing = Estimate.missing("share", "accuracy was not measured: --quality")
         return by_interval(clause, case.made.accuracy or missing)
     estimate = case.estimate(clause)
+    unfinished = case.made.counts.get("censored") and clause.metric != "cost_per_mtok"
+    if unfinished and not estimate.measured:
+        return no_data(clause, estimate)
     if clause.quantile is not None and estimate.measured:
         return _judge_percentile(clause, clause.quantile, case, estimate)
     if case.confidence == CONFIDENCE:
         return by_interval(clause, estimate)
     return replace(by_interval(clause, case.estimate(clause, case.confidence)), estimate=estimate)
+
+
+def no_data(clause: Clause, estimate: Estimate) -> ClauseVerdict:
+    """Of requests that had not shown the figure when they were cut off."""
+    why = f"no data: {estimate.reason}"
+    return ClauseVerdict(clause, "inconclusive", estimate, MARGIN_LIMIT, why)
 
 
 def _judge_percentile(clause: Clause, q: float, case: _Case, estimate: Estimate) -> ClauseVerdict:

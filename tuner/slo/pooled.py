@@ -17,7 +17,7 @@ from tuner.measure import Measurement, summarize
 from tuner.measure.cautions import GeneratorLoop
 from tuner.server_side import together
 from tuner.slo import ClauseVerdict, SloSet, Verdict, VerdictState, judge
-from tuner.slo.judge import by_interval
+from tuner.slo.judge import by_interval, no_data
 from tuner.stats import CONFIDENCE, Estimate, RunNoise, mean_of_runs
 
 COST = "cost_per_mtok"
@@ -116,7 +116,8 @@ def _rate_of_runs(
         )
         for one in made
     ]  # fmt: skip
-    decided = by_interval(clause, mean_of_runs(each, confidence, noise=noise.get(clause.key)))
+    mean = mean_of_runs(each, confidence, noise=noise.get(clause.key))
+    decided = by_interval(clause, mean) if mean.measured else no_data(clause, mean)
     return replace(decided, estimate=summary[clause.key])
 
 

@@ -157,8 +157,13 @@ class _Bounds:
         """Whether independent samples, of which this share lies on one side, decide one-sided: at
         95 % a p95 needs 59, a p99 299. The two-sided interval of 95 % goes with that verdict."""
         shown = self.tail >= (1 - CONFIDENCE) / 2 - 1e-12
-        error = 1 - CONFIDENCE if shown else self.tail
-        return bool(share**self.independent <= error + 1e-12)
+        return bounded(share, self.independent, 1 - CONFIDENCE if shown else self.tail)
+
+
+def bounded(share: float, n: int, error: float = 1 - CONFIDENCE) -> bool:
+    """Whether of n independent samples one lies beyond a quantile that has this share on the near
+    side, but for `error`: a p95 takes 59, a p99 299."""
+    return bool(share**n <= error + 1e-12)
 
 
 def worth_at_quantile(

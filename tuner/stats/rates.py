@@ -160,9 +160,12 @@ def mean_of_runs(
     """One figure of several runs of equal length: their mean.
 
     estimates: with intervals of this confidence. The interval holds their errors and the noise
-    between runs, which without one given is learned from these runs and the default.
+    between runs, which without one given is learned from these runs and the default. Missing where
+    one run's is.
     """
     first, runs = estimates[0], len(estimates)
+    if missing := [estimate for estimate in estimates if not estimate.measured]:
+        return missing[0]
     if runs == 1 and noise is None:
         return first
     values = np.array([estimate.value for estimate in estimates])

@@ -12,7 +12,7 @@ import pytest
 from storage import open_database
 from tests.tuner.exchange.recorded import fixture, made
 from tests.tuner.fake_server import FakeServer
-from tests.tuner.runs import good
+from tests.tuner.runs import good, running
 from tuner.cli.main import main
 from tuner.exchange.run import store
 
@@ -112,6 +112,16 @@ def test_rejudge_changes_nothing_that_is_stored(database: str, capsys: Capture) 
     assert [c["state"] for c in as_json["runs"][0]["verdict"]["clauses"]] == ["pass", "pass"]
     assert as_json["runs"][0]["stored_verdict"] == "pass"
     assert told_json(capsys, "runs", "--database", database) == before
+
+
+def test_a_run_in_which_nothing_ended_has_no_data(tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "s.db")
+    with open_database(path) as opened:
+        store(opened, made([running(i, i / 10) for i in range(21)], slo="ttft_p95<100ms"))
+    out = told(capsys, "rejudge", "1", "--slo", "tpot_p95<50ms", "--database", path)
+    assert "? no data" in out
+    assert "tpot_p95<50ms: no data: 21 unfinished requests had shown no tpot" in out
+    assert "1 run: 0 met, 0 missed, 1 undecided" in out
 
 
 def test_compare_says_what_is_worse(database: str, tmp_path: Path, capsys: Capture) -> None:

@@ -152,7 +152,7 @@ def test_older_guidellm_reports(name: str, count: int) -> None:
 def test_gaps_that_guidellm_does_not_keep_are_never_judged() -> None:
     found = one("guidellm-0.8-constant.json")
     assert not found.figures["itl_p95"].measured
-    result = judged([found], parse_slos(["itl_p95<10s", "error_rate<90%"]))
+    result = judged([found], parse_slos(["itl_p95<10s", "error_rate<95%"]))
     clause = result.verdict.clauses[0]
     assert result.verdict.state == "fail"
     assert "not measured" in clause.reason

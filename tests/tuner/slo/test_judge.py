@@ -288,3 +288,51 @@ def test_requests_that_hang_fail_the_clause_whatever_their_order() -> None:
     assert found.state == "fail"
     assert found.reason == ""
     assert found.estimate.high == math.inf
+
+
+def test_requests_without_a_token_are_no_data_and_no_zero() -> None:
+    records = [running(i, 0.1 * i) for i in range(21)]
+    found = clause("tpot_p95<50ms", records, end_s=10.0)
+    assert not found.estimate.measured
+    assert found.state == "inconclusive"
+    assert found.reason == "no data: 21 unfinished requests had shown no tpot"
+    made = run(records, end_s=10.0)
+    for key in ("tpot_p50", "tpot_mean", "itl_p95", "output_tps", "total_tps", "rps"):
+        assert not made.summary[key].measured, key
+    assert "none of 21 requests had ended" in made.summary["output_tps"].reason
+    assert made.summary["e2e_p50"].value == pytest.approx(9.0)  # at least
+
+
+def test_half_of_the_requests_without_a_token_leave_no_p50_of_zero() -> None:
+    records = [running(i, 5.0) for i in range(40)]
+    records += [running(40 + i, 5.0, first_token_s=6.0) for i in range(10)]
+    found = clause("tpot_p50<50ms", records, end_s=10.0)
+    assert (found.estimate.measured, found.state) == (False, "inconclusive")
+    assert clause("tpot_p95<50ms", records, end_s=10.0).estimate.value > 0.05
+    assert clause("tpot_p50<50ms", [good(i, gap_s=0.0) for i in range(40)]).estimate.value == 0
+
+
+def test_a_rate_of_failures_alone_is_zero_and_of_none_no_data() -> None:
+    assert run([failed(i) for i in range(5)]).summary["rps"].value == 0
+    assert not run([]).summary["rps"].measured
+
+
+def test_a_price_without_tokens_is_no_data() -> None:
+    made = run([running(0, 1.0)], price_per_hour=3.6)
+    assert not made.summary["cost_per_mtok"].measured
+
+
+def test_rates_count_the_requests_that_the_window_saw() -> None:
+    """Five ended before the window, two reach into it, one is scheduled in it and ends after."""
+    before = [good(i, at_s=-5.0) for i in range(5)]
+    into = [good(5 + i, at_s=-0.02, ttft_s=0.01, gap_s=0.02) for i in range(2)]
+    inside = [good(7 + i, at_s=i) for i in range(9)]
+    after = [good(16, at_s=9.99, ttft_s=0.001, gap_s=0.2)]
+    made = run([*before, *into, *inside, *after], parse_slos(["e2e_p95<75ms"]), end_s=10.0)
+    assert made.counts["sent"] == 10
+    assert made.summary["output_tps"].n == 12
+    assert made.summary["total_tps"].n == 12
+    assert made.summary["rps"].n == 11
+    assert made.summary["goodput"].n == 11
+    assert made.summary["rps"].value == pytest.approx(1.1)
+    assert made.summary["goodput"].value == pytest.approx(0.2)

@@ -131,3 +131,40 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert (
         "a side has no tpot" in compare_runs([single], [b], ["tpot_p50"], SLOS)["tpot_p50"].method
     )
+
+
+def cut(side: Run, count: int) -> Run:
+    return side[0][:count], side[1]
+
+
+def test_a_percentile_of_few_requests_is_as_open_in_a_ratio_as_alone() -> None:
+    """B takes a tenth of A's time, yet the slowest of 40 requests bound no p95."""
+    a, b = pair(11, factor=0.1)
+    few = compare_runs([cut(a, 40)], [cut(b, 40)], ["ttft_p95", "ttft_p50"], SLOS)
+    assert few["ttft_p95"].a is not None
+    assert few["ttft_p95"].a.high == math.inf
+    assert (few["ttft_p95"].low, few["ttft_p95"].high) == (0, math.inf)
+    assert few["ttft_p95"].outcome == "inconclusive"
+    assert "40 requests leave an end of a p95 open" in few["ttft_p95"].method
+    assert few["ttft_p50"].outcome == "improved"
+    lone = compare_runs([cut(a, 40)], [b], ["ttft_p95"], SLOS)["ttft_p95"]
+    assert (lone.low, lone.outcome) == (0, "improved")  # A's p95 can only be larger
+    assert compare_runs([a], [b], ["ttft_p95"], SLOS)["ttft_p95"].low > 0
+
+
+def test_requests_of_other_lengths_are_no_pairs() -> None:
+    a, b = pair(12)
+    longer = ([replace(r, wanted_prompt_tokens=4 * r.wanted_prompt_tokens) for r in b[0]], b[1])
+    method = compare_runs([a], [longer], ["ttft_p50"], SLOS)["ttft_p50"].method
+    assert "not paired" in method
+
+
+def test_a_side_without_an_answer_is_no_rate_of_zero_to_compare_with() -> None:
+    a, b = pair(13)
+    hung = [
+        replace(r, state="censored", first_token_s=math.nan, chunk_times_s=[], chunk_tokens=[],
+                end_s=b[1][1]) for r in b[0]
+    ]  # fmt: skip
+    found = compare_runs([a], [(hung, b[1])], ["output_tps", "rps", "tpot_p95"], SLOS)
+    assert {one.outcome for one in found.values()} == {"inconclusive"}
+    assert "a side has no output_tps" in found["output_tps"].method
