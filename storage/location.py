@@ -117,6 +117,17 @@ def _may_be_sqlite(path: Path) -> bool:
         return file.read(len(_SQLITE_MAGIC)) in (b"", _SQLITE_MAGIC)
 
 
+def identity(location: Location) -> tuple[int, int] | None:
+    """(device, inode) of the file at the path now; None where there is none, or for a server."""
+    if location.path is None:
+        return None
+    try:
+        found = location.path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _check_path(location: Location, read_only: bool) -> None:
     check(location)
     if read_only and location.path is not None and not location.path.exists():

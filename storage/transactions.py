@@ -29,6 +29,7 @@ class Opened:
     def __init__(self, engine: Engine, where: location.Location, *, read_only: bool) -> None:
         self._engine = engine
         self._where = where
+        self._file = location.identity(where)
         self._optuna: optuna.storages.RDBStorage | None = None
         self.read_only = read_only
 
@@ -49,7 +50,8 @@ class Opened:
         if self.read_only:
             raise StorageError(f"{self.location} was opened for reading only")
         if self._optuna is None:
-            self._optuna = open_optuna_storage(self._where)
+            self._check_file()
+            self._optuna = open_optuna_storage(self._where, self._check_file)
         return self._optuna
 
     def close(self) -> None:
@@ -65,6 +67,14 @@ class Opened:
     def __exit__(self, *fault: object) -> None:
         self.close()
 
+    def _check_file(self) -> None:
+        """Before every write: what goes into a file without a name is lost when it is closed."""
+        if location.identity(self._where) != self._file:
+            raise StorageError(
+                f"the database {self.location} cannot be written: its file was deleted, moved or "
+                "replaced after it was opened"
+            )
+
     @contextmanager
     def _read(self) -> Iterator[Session]:
         with translated(self.location, "read"), Session(self._engine) as session:
@@ -74,6 +84,7 @@ class Opened:
     def _write(self) -> Iterator[Session]:
         if self.read_only:
             raise StorageError(f"{self.location} was opened for reading only")
+        self._check_file()
         engine = self._engine.execution_options(**{location.WRITES: True})
         with translated(self.location, "written"):
             try:
