@@ -12,12 +12,13 @@ from http.client import HTTPException
 from typing import IO, Any, Literal
 from urllib.parse import urlsplit
 
+from tuner.deadline import opener
 from tuner.errors import UserError
 from tuner.printable import one_line
 from tuner.workload.text import words
 
 Api = Literal["completions", "chat"]
-PROBE_TIMEOUT_S = 60.0
+MODELS_TIMEOUT_S, PROBE_TIMEOUT_S = 10.0, 60.0
 LOWEST_ID, HIGHEST_ID = 1_000, 30_000
 """Ids of token-id prompts: inside the usual vocabularies and above their control tokens."""
 
@@ -35,7 +36,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
+_OPENER = opener(_NoRedirects())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Endpoint:
         url = f"{self.base_url}/v1/models"
         try:
             request = urllib.request.Request(url, headers=self.headers())
-            with _OPENER.open(request, timeout=10) as response:
+            with _OPENER.open(request, timeout=MODELS_TIMEOUT_S) as response:
                 served = {
                     str(item["id"]): int(item["max_model_len"] or 0) or None
                     if "max_model_len" in item
@@ -164,14 +165,20 @@ class Endpoint:
         url = self.generate_url
         request = urllib.request.Request(url, json.dumps(payload).encode(), self.headers())
         try:
-            with _OPENER.open(request, timeout=PROBE_TIMEOUT_S) as response:
-                return int(response.status), _read(response, url)
-        except urllib.error.HTTPError as error:
-            return error.code, _redirection(error) or _read(error, url)
+            return _answer(request, url)
         except (urllib.error.URLError, OSError, HTTPException) as error:
             raise UserError(
-                f"{url} does not answer a one-token request in {PROBE_TIMEOUT_S:.0f} s ({error})"
+                f"{url} does not answer a one-token request in {PROBE_TIMEOUT_S:g} s ({error})"
             ) from error
+
+
+def _answer(request: urllib.request.Request, url: str) -> tuple[int, str]:
+    """(status, body) of a refusal too; of a redirect, where it leads."""
+    try:
+        with _OPENER.open(request, timeout=PROBE_TIMEOUT_S) as response:
+            return int(response.status), _read(response, url)
+    except urllib.error.HTTPError as error:
+        return error.code, _redirection(error) or _read(error, url)
 
 
 def _read(response: IO[bytes], url: str) -> str:

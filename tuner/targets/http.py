@@ -1,4 +1,4 @@
-"""Small JSON calls to a server's operational routes; never through a proxy, always with a timeout.
+"""Small JSON calls to a server's operational routes; never through a proxy, always with a deadline.
 
 A refusal of the server is an HttpRefusalError with its own sentence; silence is a TargetError.
 """
@@ -11,12 +11,13 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any
 
+from tuner.deadline import opener
 from tuner.targets.base import TargetError
 
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 64 << 20
 MAX_REASON_BYTES = 1 << 20
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_OPENER = opener()
 
 
 class HttpRefusalError(Exception):
@@ -55,7 +56,7 @@ def call(
     text = read.decode(errors="replace")
     try:
         return json.loads(text) if text.strip() else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -75,5 +76,5 @@ def _reason(error: urllib.error.HTTPError) -> str:
         return f"HTTP {error.code}"
     try:
         return str(json.loads(text)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return text.strip()[:300] or f"HTTP {error.code}"
