@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboard.live import LATENCIES, Latency, attainment
+from tuner.budget.events import GAPS
 from tuner.diagnosis.thresholds import DEFAULT
 from tuner.slo import Clause, parse_slos
 from tuner.stats.quantiles import exceedance_test
+from tuner.stats.rates import clopper_pearson
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,16 @@ class LatencySlo:
         if exceedance_test(total, least_over, quantile) == "above":
             return "misses", "bad"
         return "undecided", "warn"
+
+    def attained_interval(self, latency: Latency) -> tuple[float, float] | None:
+        """Of the share within the bound, exact at 95 %, as widely as the buckets allow. None
+        without traffic, and for gaps between tokens: those of a request hang together."""
+        share = attainment(latency.buckets, self.bound_s)
+        total = latency.mean.samples
+        if share is None or not total or self.name == GAPS:
+            return None
+        least, most = (clopper_pearson(total * edge, total) for edge in share)
+        return least[0], most[1]
 
 
 def latency_slos(texts: Sequence[str]) -> list[LatencySlo]:

@@ -207,7 +207,11 @@ def _latency_table(snapshot: Snapshot) -> str:
         if left_out
         else ""
     )
-    return markup.table(head, rows, numeric=(1, 2, 3, 4, 5, 7)) + note
+    told = (
+        '<div class="sub">n: observations of the window; brackets: 95 % interval of the share, by '
+        "the buckets that divide it</div>"
+    )
+    return markup.table(head, rows, numeric=(1, 2, 3, 4, 5, 7)) + told + note
 
 
 def _latency_row(latency: live.Latency, slos: list[LatencySlo]) -> list[str]:
@@ -233,4 +237,9 @@ def _attained(latency: live.Latency, slo: LatencySlo) -> str:
     if share is None:
         return "–"
     low, high = (scaled(edge, "ratio")[0] for edge in share)
-    return f"{low} %" if low == high else f"{low}–{high} %"
+    text = f"{low} %" if low == high else f"{low}–{high} %"
+    ends = slo.attained_interval(latency)
+    if ends is None:
+        return text
+    start, end = (scaled(edge, "ratio")[0] for edge in ends)
+    return f'{text} <span class="ci nowrap">({start} … {end})</span>'

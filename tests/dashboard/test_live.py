@@ -9,6 +9,7 @@ from dashboard.judge import latency_slos
 from dashboard.live import Latency, Watched, attainment, binding_shares, chart_points, take
 from storage.sources.base import Outcome, Reading
 from tests.dashboard.fake_source import GAUGES, RATES, FakeSource
+from tuner.stats.rates import clopper_pearson
 
 
 def test_reads_every_figure_with_window_and_samples() -> None:
@@ -143,3 +144,16 @@ def test_chart_of_a_missing_metric_is_empty() -> None:
     watched = Watched(source)
     assert chart_points(watched, "preemptions", span_s=300, window_s=15) == []
     assert len(chart_points(watched, "running", span_s=300, window_s=15)) > 50
+
+
+def test_a_share_within_the_bound_has_its_interval() -> None:
+    """Between two buckets it is as wide as both allow; gaps of a request hang together."""
+    buckets = ((0.25, 40.0), (0.5, 90.0), (1.0, 100.0), (math.inf, 100.0))
+    mean = Reading(Outcome.VALUE, 0.3, "ttft", 60.0, 100)
+    [exact], [between] = (latency_slos([f"ttft_p95<{bound}"]) for bound in ("500ms", "700ms"))
+    latency = Latency("ttft", mean, {}, buckets)
+    assert exact.attained_interval(latency) == pytest.approx(clopper_pearson(90, 100))
+    assert between.attained_interval(latency) == pytest.approx((clopper_pearson(90, 100)[0], 1.0))
+    [gaps] = latency_slos(["itl_p95<500ms"])
+    assert gaps.attained_interval(Latency("itl", mean, {}, buckets)) is None
+    assert exact.attained_interval(Latency("ttft", mean, {}, ())) is None

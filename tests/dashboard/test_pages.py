@@ -44,6 +44,7 @@ def test_overview_under_traffic(show: Show) -> None:
     ):  # fmt: skip
         assert words in text
     assert "no traffic" not in text
+    assert re.search(r"555 ttft_p95<500ms [\d.–]+ % \([\d.]+ … [\d.]+\) misses", text)
 
 
 def test_overview_without_traffic_shows_zero_and_no_traffic_apart(show: Show) -> None:
