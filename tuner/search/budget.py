@@ -7,6 +7,7 @@ that can tell anything. The confirmation's share is planned first, because few r
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -109,6 +110,17 @@ def plan(
         window_s = min(MAX_WINDOW_S, max(MIN_WINDOW_S, fitting_s))
     slots = int(left_s / (window_s + warmup + DRAIN_S) / loads)
     return _split(max(MIN_TRIALS, slots), window_s, warmup, loads)
+
+
+def trials_to_confirm(used: int, pairs: int) -> int:
+    """The smallest budget, in trials of the whole study, that leaves so many pairs with the
+    baseline after `used` trials."""
+    slots = 2 * pairs
+    return next(
+        total
+        for total in itertools.count(max(MIN_TRIALS, used + slots))
+        if _split(total, DEFAULT_WINDOW_S, DEFAULT_WARMUP_S, 1).confirm_slots >= slots
+    )
 
 
 def _split(slots: int, window_s: float, warmup_s: float, loads: int) -> Plan:

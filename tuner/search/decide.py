@@ -15,6 +15,7 @@ from typing import Literal
 from tuner.search.goal import Goal
 from tuner.search.levels import LOOKS, looked_at, shared_confidence
 from tuner.search.objective import Objective
+from tuner.search.promising import unconfirmed_text
 from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial, distinct, of_config, trials_of
 from tuner.slo import Verdict
@@ -54,6 +55,11 @@ class Decision:
     @property
     def chosen(self) -> Pooled:
         return self.best if self.best is not None else self.baseline
+
+    @property
+    def recommends(self) -> bool:
+        """Whether a configuration is named to be used: the best, or the baseline to be kept."""
+        return self.best_config is not None or self.answer == "keep_baseline"
 
     @property
     def met(self) -> bool:
@@ -256,6 +262,8 @@ def _without_candidate(
     if state == "fail":
         return Decision("none_feasible", _why_none(trials, baseline, goal), baseline, base)
     alone = not _others(trials, baseline)
+    if reason := unconfirmed_text(trials, baseline, goal):
+        return Decision("undecided", reason, baseline, base)
     if state == "pass":
         reason = ONLY_BASELINE if alone else "no configuration promised to be better"
         return Decision("keep_baseline", reason, baseline, base)

@@ -6,8 +6,10 @@ import pytest
 
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
 from tuner.report.front import front_dicts, front_lines
-from tuner.search.budget import parse_budget
+from tuner.search.budget import parse_budget, plan
+from tuner.search.decide import decide
 from tuner.search.front import front_of, spread_out
+from tuner.search.levels import LOOKS
 from tuner.search.objective import Objective
 from tuner.search.optimize import optimize
 from tuner.search.session import Search, measure
@@ -84,3 +86,38 @@ def test_one_objective_has_no_front() -> None:
     measure(made, DEFAULTS, "baseline", 0)
     assert front_lines(made.goal, made.trials) == []
     assert front_dicts(made.goal, made.trials) == []
+
+
+def test_what_was_promising_and_not_confirmed_is_told_with_the_budget_that_it_takes() -> None:
+    made = search(trials=5)
+    for seed in range(2):
+        measure(made, DEFAULTS, "baseline", seed)
+    measure(made, DEFAULTS | {"chunk_size": 1024}, "sweep", 9)
+    found = decide(made.ledger.outcomes, DEFAULTS, made.goal)
+    assert [p.config["chunk_size"] for p in front_of(made.goal, made.trials)] == [2048, 1024]
+    assert found.answer == "undecided"
+    assert found.reason.startswith("chunk_size=1024 was promising (ttft_p95 ")
+    assert "the budget ended before it could be confirmed" in found.reason
+    assert '"10 trials"' in found.reason
+
+    larger = search_on(
+        Surface(FakeTarget(), ttft=ttft, rate=rate, noise=0.01), "ttft_p95<2s", *OBJECTIVES,
+        budget=parse_budget("10 trials"), plan=plan(parse_budget("10 trials")),
+    )  # fmt: skip
+    larger.ledger.outcomes.extend(made.ledger.outcomes)
+    decision = optimize(larger)
+    assert decision.gains, "the stated budget did not confirm it"
+    assert decision.gains[0][1].n >= LOOKS[0]
+
+
+def test_no_configuration_promised_to_be_better_only_where_none_did() -> None:
+    made = search(trials=5)
+    for seed in range(2):
+        measure(made, DEFAULTS, "baseline", seed)
+    surface = made.lab.measure
+    assert isinstance(surface, Surface)
+    surface.rate, surface.ttft = (lambda c: 5.0), (lambda c: 0.9)
+    measure(made, DEFAULTS | {"chunk_size": 1024}, "sweep", 9)
+    found = decide(made.ledger.outcomes, DEFAULTS, made.goal)
+    assert found.answer == "keep_baseline"
+    assert found.reason == "no configuration promised to be better"
