@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         config, target = _chosen(database, args.study)
     exported = Served.by(target).exported(config, args.service or "")
     if args.model:
-        exported = replace(exported, model=args.model)
+        exported = replace(exported, given=args.model)
     text = exported_text(exported, args.form or exported.spoken)
     if args.output is None:
         print(text, end="")

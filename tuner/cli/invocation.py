@@ -38,8 +38,8 @@ def without_secrets(text: str) -> str:
     return _SECRET_INSIDE.sub(f"{_SECRET}=***", _URL_PASSWORD.sub(r"\1***", text))
 
 
-def resume_text(args: argparse.Namespace, study: str) -> str:
-    """The command that goes on with a study."""
+def resume_text(args: argparse.Namespace, study: str, budget: str = "TIME") -> str:
+    """The command that goes on with a study; budget: what stands for the larger one."""
     words = ["tuner", "optimize", "--study", study]
     if args.url:
         words += ["--url", args.url]
@@ -52,4 +52,4 @@ def resume_text(args: argparse.Namespace, study: str) -> str:
         words += executor_words(args)
     if args.database != DEFAULT_DATABASE:
         words += ["--database", args.database]
-    return shlex.join([*map(without_secrets, words), "--budget", "TIME"])
+    return shlex.join([*map(without_secrets, words), "--budget", budget])

@@ -192,9 +192,12 @@ class Sitting:
         return f"{count_text(len(self.ledger.outcomes), 'measurement')} in {spent_s:.0f} s"
 
     def _resume(self) -> str:
+        unit = "TIME" if self.request.budget.trials is None else "N trials"
+        used = count_text(len(trials_of(self.ledger.outcomes)), "trial")
         return (
-            f"{resume_text(self.args, self.study.name)}\n"
-            f"  TIME counts the whole study, which has taken {self._used()} so far"
+            f"{resume_text(self.args, self.study.name, unit)}\n"
+            f"  {unit.split()[0]} counts the whole study, which has taken {used}, {self._used()} "
+            "so far"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from engine.knobs import KNOBS
@@ -17,6 +17,9 @@ from tuner.targets.base import UNSET, Setting, setting_text
 from tuner.targets.flags import AUTO, DIALECTS, Dialect, flag_of, flag_words, left_out, split_words
 
 Config = Mapping[str, Setting]
+
+MODEL = "MODEL"
+"""Stands for the model where its name for an engine is not known."""
 
 PACKAGED_MODEL = ""
 """`engine serve` without --model serves its packaged one."""
@@ -34,7 +37,8 @@ class Exported:
     """config as measured by `spoken` (whose own flags it may hold); model: what is served.
 
     service: the compose service, or the chart's modelSpec, that the settings are for. serve_args:
-    words every configuration of the study was started with.
+    words every configuration of the study was started with. given: the model by the name that every
+    engine knows it by, where somebody has said it.
     """
 
     config: Config
@@ -42,6 +46,7 @@ class Exported:
     model: str = ""
     service: str = ""
     serve_args: tuple[str, ...] = ()
+    given: str = ""
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -61,9 +66,21 @@ class Exported:
         words = flag_words(self.settings, dialect, spoken=self.spoken)
         return [*words, *self.other_words] if dialect == self.spoken else words
 
+    def knows_model(self, dialect: Dialect) -> bool:
+        """Whether the model's name of the engine measured is one for this engine: vLLM and SGLang
+        both read hub ids and folders, `engine serve` names models in its own way."""
+        if self.given or dialect == self.spoken:
+            return bool(self.given or self.model) or dialect == "slotune"
+        return bool(self.model) and "slotune" not in (dialect, self.spoken)
+
+    def model_for(self, dialect: Dialect) -> str:
+        if not self.knows_model(dialect):
+            return MODEL
+        return self.given or self.model or PACKAGED_MODEL
+
     def command(self, dialect: Dialect) -> list[str]:
         """Words of the whole command line."""
-        model = self.model or ("MODEL" if dialect != "slotune" else PACKAGED_MODEL)
+        model = self.model_for(dialect)
         start = {
             "slotune": ["engine", "serve", *(["--model", model] if model else [])],
             "vllm": ["vllm", "serve", model],
@@ -95,16 +112,19 @@ class Served:
 
 
 def commands(config: Config, served: Served) -> dict[str, str]:
-    """Engine → command line. A model named to `engine serve` is a path it can load, "" its packaged
-    one; the other side names its own."""
-    ours = served.exported(config)
-    foreign = served.model if served.dialect != "slotune" else ""
-    theirs = replace(ours, model=foreign or "MODEL")
+    """Engine → command line; MODEL (model_note says it) stands for a model of another engine."""
+    what = served.exported(config)
     return {
-        "slotune": shlex.join(ours.command("slotune")),
-        "vllm serve": shlex.join(theirs.command("vllm")),
-        "sglang": shlex.join(theirs.command("sglang")),
+        "slotune": shlex.join(what.command("slotune")),
+        "vllm serve": shlex.join(what.command("vllm")),
+        "sglang": shlex.join(what.command("sglang")),
     }
+
+
+def model_note(model: str) -> str:
+    """What MODEL in a command stands for."""
+    called = f", here {model!r}" if model else ""
+    return f"{MODEL}: the hub id or the path by which that engine loads the model measured{called}"
 
 
 def config_text(config: Config) -> str:
@@ -138,7 +158,7 @@ def _environment(what: Exported) -> list[str]:
 
 
 def _started(what: Exported) -> str:
-    bare = Exported({}, what.spoken, what.model)
+    bare = Exported({}, what.spoken, what.model, given=what.given)
     return shlex.join(bare.command(what.spoken))
 
 
@@ -182,7 +202,7 @@ def _helm(what: Exported) -> list[str]:
         "servingEngineSpec:",
         "  modelSpec:",
         f"    - name: {_yaml(what.service or 'tuned')}",
-        f"      modelURL: {_yaml(what.model or 'MODEL')}",
+        f"      modelURL: {_yaml(what.model_for('vllm'))}",
         "      vllmConfig:",
         *(f"        {key}: {_yaml(value)}" for key, value in known.items()),
         *(
@@ -198,7 +218,7 @@ def _missing(what: Exported, dialect: Dialect) -> list[str]:
     lines = [f"# {dialect} has no flag for: {', '.join(names)}"] if names else []
     if what.other_words and dialect != what.spoken:
         lines.append(f"# not carried from {what.spoken}: {shlex.join(what.other_words)}")
-    return lines
+    return lines if what.knows_model(dialect) else [*lines, f"# {model_note(what.model)}"]
 
 
 def _yaml(value: Setting) -> str:

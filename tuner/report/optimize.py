@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuner.report.flags import Served, commands, config_text
+from tuner.report.flags import MODEL, Served, commands, config_text, model_note
 from tuner.report.front import front_dicts, front_lines
 from tuner.report.table import aligned as aligned
 from tuner.report.table import estimate_text as estimate_text
@@ -91,12 +91,8 @@ def report_lines(
     lines += front_lines(goal, trials)
     if not decision.met and decision.best is None:
         lines += _closest_lines(decision, nearest)
-    if decision.answer != "none_feasible":
-        lines.append("")
-        lines += [
-            f"  {name:<11} {command}"
-            for name, command in commands(decision.chosen_config, served).items()
-        ]
+    if decision.recommends:
+        lines += ["", *_command_lines(decision, served)]
     lines += [f"caution: {text}" for text in cautions(decision, goal, outcomes)]
     lines += [
         f"not started: {count_text(n, 'proposal')}, {why}" for why, n in (ruled_out or {}).items()
@@ -122,6 +118,13 @@ def cautions(decision: Decision, goal: Goal, outcomes: Sequence[Outcome]) -> lis
         f"the machine was not steady: {objective.key} of the unchanged baseline ranged from "
         f"{show(min(values), unit)} to {show(max(values), unit)}; repeat when nothing else runs"
     ]
+
+
+def _command_lines(decision: Decision, served: Served) -> list[str]:
+    told = commands(decision.chosen_config, served)
+    lines = [f"  {name:<11} {command}" for name, command in told.items()]
+    unknown = any(MODEL in command.split() for command in told.values())
+    return [*lines, f"  {model_note(served.model)}"] if unknown else lines
 
 
 def _gain_lines(decision: Decision, goal: Goal) -> list[str]:

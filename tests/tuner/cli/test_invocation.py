@@ -12,7 +12,7 @@ from storage import open_database
 from tests.tuner.fake_engine import FakeEngine
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget
 from tuner.cli import main
-from tuner.cli.common import ProgressLine
+from tuner.cli.common import DEFAULT_DATABASE, ProgressLine
 from tuner.cli.invocation import command_text, resume_text
 from tuner.cli.targets import leave
 
@@ -98,3 +98,9 @@ def test_a_study_that_ends_by_a_bug_is_not_left_running(
         study = opened.get_study("s")
         assert study is not None
         assert study.state == "failed"
+
+
+def test_the_way_to_go_on_names_the_kind_of_budget() -> None:
+    args = argparse.Namespace(url="http://host:8000", database=DEFAULT_DATABASE)
+    assert resume_text(args, "s").endswith("--budget TIME")
+    assert resume_text(args, "s", "N trials").endswith("--budget 'N trials'")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tuner.report.flags import Exported, Served, commands, config_text, exported_text
+from tuner.report.flags import Exported, Served, commands, config_text, exported_text, model_note
 from tuner.report.optimize import estimate_text, gain_text
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
@@ -174,3 +175,30 @@ def test_other_engines_get_what_they_have_a_flag_for() -> None:
     told = commands({"max_num_seqs": 24}, Served("m", "vllm", STARTED))
     assert told["vllm serve"].endswith("--max-num-seqs 24 --stream-interval 2")
     assert told["slotune"].endswith("--max-model-len 1024 --max-num-seqs 24")
+
+
+@pytest.mark.parametrize("form", ["vllm", "sglang", "helm"])
+def test_the_model_of_another_engine_is_a_placeholder_that_is_explained(form: str) -> None:
+    served = Served("SmolLM2-135M-Instruct", "slotune")
+    text = exported_text(served.exported({"max_num_seqs": 24}), form)
+    note, command = text.splitlines()[-2:]
+    if form == "helm":
+        note = next(line for line in text.splitlines() if line.startswith("# MODEL"))
+        (spec,) = yaml.safe_load(text)["servingEngineSpec"]["modelSpec"]
+        command = spec["modelURL"]
+    assert "MODEL" in command
+    assert "SmolLM2" not in command
+    assert note == f"# {model_note('SmolLM2-135M-Instruct')}"
+    told = commands({"max_num_seqs": 24}, served)
+    assert told["slotune"].startswith("engine serve --model SmolLM2-135M-Instruct ")
+    if form == "vllm":
+        assert told["vllm serve"] == command
+
+
+def test_a_vllm_model_is_no_model_of_ours_unless_it_is_given() -> None:
+    what = Exported({"max_num_seqs": 24}, "vllm", "org/m")
+    assert what.command("slotune")[:4] == ["engine", "serve", "--model", "MODEL"]
+    assert what.command("sglang")[-3] == "org/m"
+    given = exported_text(replace(what, given="/models/m"), "slotune")
+    assert given.startswith("engine serve --model /models/m ")
+    assert "MODEL" not in given

@@ -67,7 +67,7 @@ def render_study_html(report: StudyReport) -> str:
         section("Knob importances", _importances(report), _importances_lead()),
         section("What the SLOs cost", _price(report), _price_lead(report)),
         section("Timeline", timeline(report), "Seconds since the study's first measurement."),
-        section("Start a server with it", _flags(report)),
+        section(_start_title(report), _flags(report)),
         section(
             "All measurements", study_tables.measurements(report) if report.points else "",
             _count(report),
@@ -222,9 +222,15 @@ def _price_lead(report: StudyReport) -> str:
     )
 
 
+def _start_title(report: StudyReport) -> str:
+    decision = report.decision
+    kept = decision is not None and decision.recommends and decision.best_config is None
+    return "Start a server with the baseline" if kept else "Start a server with it"
+
+
 def _flags(report: StudyReport) -> str:
     decision = report.decision
-    if decision is None or decision.answer == "none_feasible":
+    if decision is None or not decision.recommends:
         return panel("", "", "no configuration is recommended")
     return study_tables.flags(report, decision)
 
