@@ -124,8 +124,10 @@ def why_nothing(report: Recorded) -> str:
         return report.not_diagnosed
     if not report.diagnosis.causes:
         nodes = report.diagnosis.nodes
-        judged = sum(node.state in (State.OK, State.NOT_APPLICABLE) for node in nodes)
-        return f"nothing fires: {judged} of {count_text(len(nodes), 'node')} in order"
+        fine = sum(node.state is State.OK for node in nodes)
+        beside = sum(node.state is State.NOT_APPLICABLE for node in nodes)
+        apart = f", {beside} not applicable" if beside else ""
+        return f"nothing fires: {fine} of {count_text(len(nodes), 'node')} in order{apart}"
     return ""
 
 

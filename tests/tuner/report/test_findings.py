@@ -106,6 +106,18 @@ def test_nothing_fires_and_not_diagnosed_are_two_things(tmp_path: Path) -> None:
     assert dict_of(report)["findings"] == []
 
 
+def test_nodes_that_do_not_apply_are_not_called_in_order(tmp_path: Path) -> None:
+    store(tmp_path / "s.db", by_hand())
+    nodes = [
+        NodeResult("1", "Stall", State.OK, "fine"),
+        NodeResult("2", "Other", State.NOT_APPLICABLE, "one replica"),
+        NodeResult("3", "Third", State.NOT_APPLICABLE, "one replica"),
+    ]
+    diagnose_first(tmp_path / "s.db", nodes)
+    said = text_of(page_of(report_of(tmp_path / "s.db")))
+    assert "nothing fires: 1 of 3 nodes in order, 2 not applicable" in said
+
+
 def test_findings_of_another_studys_measurement_are_not_its_own(tmp_path: Path) -> None:
     store(tmp_path / "s.db", by_hand())
     store_verification(tmp_path / "s.db", pairs())
