@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tuner.units import count_text
+
 CONFIDENCE = 0.95
 """Of every interval and verdict that names no other."""
 
@@ -15,8 +17,9 @@ class Estimate:
     """value with its 95 % interval [low, high] from n samples; NaN where nothing was measured.
 
     An infinite value is real: a failed request's latency. reason says why a value is missing.
-    effective_n: how many independent samples the n are worth; None where the interval is not made
-    of counted samples.
+    effective_n: how many independent samples the n are worth; counted_n: how many of these the
+    interval counts on, as their worth is itself an estimate. None where the interval is not made of
+    counted samples.
     """
 
     value: float
@@ -27,6 +30,7 @@ class Estimate:
     method: str
     reason: str = ""
     effective_n: float | None = None
+    counted_n: int | None = None
 
     @property
     def measured(self) -> bool:
@@ -35,6 +39,16 @@ class Estimate:
     @classmethod
     def missing(cls, unit: str, reason: str) -> Estimate:
         return cls(math.nan, math.nan, math.nan, 0, unit, "not measured", reason)
+
+    @property
+    def worth_text(self) -> str:
+        """`, 16 effective samples counted on of 25.3`; "" where all n count."""
+        if self.counted_n is None or self.counted_n >= self.n:
+            return ""
+        counted = count_text(self.counted_n, "effective sample")
+        if self.effective_n is None or math.floor(self.effective_n) == self.counted_n:
+            return f", {counted}"
+        return f", {counted} counted on of {self.effective_n:.3g}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able: infinities as "inf", NaN as null."""

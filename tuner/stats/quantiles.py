@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,6 @@ from tuner.stats.estimate import CONFIDENCE, Estimate
 from tuner.stats.runs import RunNoise, run_noise, run_parts, widened
 from tuner.stats.sections import quantile as quantile
 from tuner.stats.sections import sections_reach, tail_reach
-from tuner.units import count_text
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -67,12 +66,11 @@ def quantile_estimate(
         lambda tail: sections_reach(values, q, tail, sizes, runs),
     )  # fmt: skip
     kind = "sections and tail" if bounds.short else "binomial interval"
-    method = f"inverted empirical CDF, {kind}"
-    if m < n:
-        method += f", {count_text(m, 'effective sample')}"
     found = Estimate(
-        bounds.value, bounds.low(), bounds.high(), n, unit, method, effective_n=worth.effective_n
-    )
+        bounds.value, bounds.low(), bounds.high(), n, unit, f"inverted empirical CDF, {kind}",
+        effective_n=worth.effective_n, counted_n=m,
+    )  # fmt: skip
+    found = replace(found, method=found.method + found.worth_text)
     parts = run_parts(values, sizes, runs)
     if noise is None and len(parts) < 2:
         return found

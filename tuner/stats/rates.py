@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -137,10 +138,11 @@ def share_estimate(
         error = value * (1 - value) * reach / float(norm.isf((1 - confidence) / 2))
         m = max(1, math.floor(1 / (1 / m + error**2 / max(1e-12, value * (1 - value)))))
     low, high = clopper_pearson(value * m, m, confidence)
-    method = "Clopper-Pearson interval"
-    if m < n:
-        method += f", {count_text(m, 'effective sample')}"
-    return Estimate(value, low, high, n, "share", method, effective_n=worth.effective_n)
+    found = Estimate(
+        value, low, high, n, "share", "Clopper-Pearson interval",
+        effective_n=worth.effective_n, counted_n=m,
+    )  # fmt: skip
+    return replace(found, method=found.method + found.worth_text)
 
 
 def clopper_pearson(hits: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tuner.stats import exceedance_test, quantile_estimate, samples_needed
+from tests.tuner.stats.load import ar1
+from tuner.stats import Estimate, exceedance_test, quantile_estimate, samples_needed, share_estimate
 
 
 def test_estimate_is_an_observed_value() -> None:
@@ -86,3 +87,17 @@ def _normal_quantile(q: float) -> float:
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(q)
+
+
+def test_what_samples_are_worth_and_what_is_counted_on_have_a_name_each() -> None:
+    rng = np.random.default_rng(3)
+    values = np.exp(0.5 * ar1(rng, 1, 300, 0.8)[0])
+    found = quantile_estimate(values, 0.5, "s")
+    assert found.effective_n is not None
+    assert found.counted_n is not None
+    assert found.counted_n < found.effective_n < 300
+    assert f"{found.counted_n} effective samples counted on" in found.method
+    assert found.method.endswith(f"of {found.effective_n:.3g}")
+    assert Estimate.from_dict(found.as_dict()) == found
+    share = share_estimate((values > 1.2) * 1.0)
+    assert f"{share.counted_n} effective samples counted on" in share.method
