@@ -7,10 +7,11 @@ measurements and the sampler's history (tuner.search.workers).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from typing import Any
 
-from storage import Database, Study, StudyExistsError
+from storage import Database, StorageError, Study, StudyExistsError
 from tuner.cli.baseline_diagnosis import BaselineDiagnosis, stored_levers
 from tuner.cli.common import ProgressLine, print_json
 from tuner.cli.invocation import command_text, resume_text
@@ -89,7 +90,8 @@ class Sitting:
             self.line.note(f"kept: {self._used()}; go on with: {self._resume()}")
             raise
         except Exception:
-            self._ended("failed")
+            with contextlib.suppress(StorageError):  # what ended it is told
+                self._ended("failed")
             raise
         self._report(decision)
         return decision

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from storage.errors import StorageError
+from storage.errors import StorageError, not_kept
 from storage.rows import MeasurementState
 from tuner.cli.common import check_measurable, print_json, prometheus_from, task_from
 from tuner.cli.invocation import command_text
@@ -205,7 +205,8 @@ def _concluded(
     faults: list[Exception] = []
     try:
         if database is not None and made.records:
-            run = replace(run, run_id=store(database, run))
+            with not_kept("this run"):
+                run = replace(run, run_id=store(database, run))
     except StorageError as error:
         faults.append(error)
     try:

@@ -4,11 +4,12 @@ configuration back."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from dataclasses import replace
 from typing import Any
 
-from storage import Database, Study, open_database
+from storage import Database, StorageError, Study, open_database
 from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
 from tuner.cli.invocation import command_text
@@ -103,15 +104,23 @@ class _Sitting:
             lines = lines or self._diagnosed()
             self._measure(lines)
             state = "done"
-            return self._show(lines)
+            answer = self._show(lines)
+            self._ended(state)
+            return answer
         except KeyboardInterrupt:
-            state = "stopped"
+            self._ended("stopped")
             self._tell_kept(lines)
             raise
+        except Exception:
+            with contextlib.suppress(StorageError):  # what ended it is told
+                self._ended(state)
+            raise
         finally:
-            self.database.update_study(self.study.id, state=state)
             self.line.clear()
             leave(self.target, self.baseline, self.line)
+
+    def _ended(self, state: str) -> None:
+        self.database.update_study(self.study.id, state=state)
 
     def _lines(self) -> list[Line]:
         request = self.request

@@ -4,9 +4,10 @@ its own settings unless the better ones were to stay."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 from dataclasses import asdict
 
-from storage import Database, NewVerification, Study, open_database
+from storage import Database, NewVerification, StorageError, Study, open_database
 from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import (
     EXIT_ANSWER_IS_NO,
@@ -121,7 +122,7 @@ class _Sitting:
         )  # fmt: skip
         study = self._study(window_s, warmup_s)
         ledger = StudyLedger(self.database, study, self.slos, self.workload)
-        state, keep = "failed", self.before
+        keep = self.before
         try:
             self._began(1, self.before)
             first = measured(lab, self.before, self.args.seed)
@@ -137,12 +138,15 @@ class _Sitting:
             applied = self.args.apply and answer.outcome == "holds"
             keep = proof.proposal.after if applied else self.before
             self._store(study.id, proof, answer, applied)
-            state = "done"
+            self.database.update_study(study.id, state="done")
         except KeyboardInterrupt:
-            state = "stopped"
+            self.database.update_study(study.id, state="stopped")
+            raise
+        except Exception:
+            with contextlib.suppress(StorageError):  # what ended it is told
+                self.database.update_study(study.id, state="failed")
             raise
         finally:
-            self.database.update_study(study.id, state=state)
             self.line.clear()
             leave(self.target, keep, self.line)
         load = load_text(self.workload, self.args.seed, window_s, warmup_s)

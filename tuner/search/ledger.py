@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from storage import Database
+from storage.errors import not_kept
 from storage.rows import Measurement as StoredMeasurement
 from storage.rows import Stage, Study
 from tuner.endpoint import Endpoint
@@ -21,6 +22,7 @@ from tuner.search.trial import Outcome
 from tuner.server_side import ServerSide
 from tuner.slo import SloSet, judge
 from tuner.stats import Estimate
+from tuner.targets.base import setting_text
 from tuner.workload import Workload
 
 
@@ -63,24 +65,25 @@ class StudyLedger:
     def add(self, outcome: Outcome) -> None:
         made = outcome.measurement
         workload = outcome.workload or self._workload
-        outcome.measurement_id = self._database.add_measurement(
-            study_id=self._study_id,
-            trial_number=outcome.trial_number,
-            stage=outcome.stage,
-            config=outcome.config,
-            workload=workload.as_dict(),
-            slos=str(self._slos),
-            seed=outcome.seed,
-            started_at_s=outcome.started_at_s,
-            duration_s=outcome.spent_s,
-            state=outcome.state,
-            failure_kind=outcome.failure_kind,
-            failure_reason=_reason(outcome),
-            summary=made.summary_dict() if made is not None else None,
-            verdict=outcome.verdict.as_dict() if outcome.verdict is not None else None,
-            server=made.server.as_dict() if made is not None and made.server else None,
-            records=to_columns(made.records) if made is not None else None,
-        )
+        with not_kept(f"the measurement of {_settings(outcome)} that has just ended"):
+            outcome.measurement_id = self._database.add_measurement(
+                study_id=self._study_id,
+                trial_number=outcome.trial_number,
+                stage=outcome.stage,
+                config=outcome.config,
+                workload=workload.as_dict(),
+                slos=str(self._slos),
+                seed=outcome.seed,
+                started_at_s=outcome.started_at_s,
+                duration_s=outcome.spent_s,
+                state=outcome.state,
+                failure_kind=outcome.failure_kind,
+                failure_reason=_reason(outcome),
+                summary=made.summary_dict() if made is not None else None,
+                verdict=outcome.verdict.as_dict() if outcome.verdict is not None else None,
+                server=made.server.as_dict() if made is not None and made.server else None,
+                records=to_columns(made.records) if made is not None else None,
+            )
         self._known.add(outcome.measurement_id)
         self.outcomes.append(outcome)
 
@@ -158,6 +161,11 @@ def rebuilt(
         accuracy=None if accuracy is None else Estimate.from_dict(accuracy),
     )
     return summarize(made, slos)
+
+
+def _settings(outcome: Outcome) -> str:
+    settings = (f"{name}={setting_text(value)}" for name, value in outcome.config.items())
+    return ", ".join(settings) or f"the {outcome.stage}"
 
 
 def _reason(outcome: Outcome) -> str | None:
