@@ -14,11 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tuner.documents import read_document
 from tuner.errors import UserError
 
 DEFAULT_FILE = "tuner.toml"
 KNOBS = "knobs"
 _NEVER = {"--help", "--config", "--no-config"}
+_KINDS = {dict: "table", list: "list"}
 _VALUE_MAY_BE_A_FLAG = ("--knob", "--serve-args")
 
 
@@ -46,7 +48,7 @@ def with_config(
     path = _path(joined[at:])
     if path is None or given & {"--help", "-h"}:
         return joined, {}
-    found = _read(path)
+    found = read_document(path, tomllib.loads, "TOML")
     _check_keys(found, path, parsers)
     chosen = _chosen(found, name, path, parsers[name], given)
     put_in = [
@@ -109,21 +111,13 @@ def _path(words: Sequence[str]) -> Path | None:
     return default if "--no-config" not in words and default.is_file() else None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"--config {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no TOML: {error}") from None
-
-
 def _check_keys(
     found: Mapping[str, Any], path: Path, parsers: Mapping[str, argparse.ArgumentParser]
 ) -> None:
     everywhere = {flag for parser in parsers.values() for flag in flags_of(parser)}
     for key, value in found.items():
-        if key == KNOBS or (key in parsers and isinstance(value, dict)):
+        is_command = key in parsers and (isinstance(value, dict) or _flag(key) not in everywhere)
+        if key == KNOBS or is_command:
             if not isinstance(value, dict):
                 raise UserError(f"{path}: {key} is a table, [{key}]")
             for inner in value if key in parsers else ():
@@ -195,8 +189,11 @@ def _words(parser: argparse.ArgumentParser, flag: str, value: Any, path: Path) -
         return [flag if value else f"--no-{flag[2:]}"]
     many = isinstance(action, argparse._AppendAction)
     values = value if isinstance(value, list) and many else [value]
-    if any(isinstance(item, (dict, list)) for item in values):
-        raise UserError(f"{path}: {name} takes {'a list of texts' if many else 'one value'}")
+    for item in values:
+        if isinstance(item, (dict, list, bool)):
+            takes = "a list of texts" if many else "one value"
+            got = _text(item) if isinstance(item, bool) else f"a {_KINDS[type(item)]}"
+            raise UserError(f"{path}: {name} takes {takes}, got {got}")
     return [f"{flag}={_text(item)}" for item in values]
 
 

@@ -7,11 +7,13 @@ figure operators of continuous-batching servers use, to be overridden where a fl
 from __future__ import annotations
 
 import difflib
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuner.documents import read_document
 from tuner.errors import UserError
 
 
@@ -126,12 +128,7 @@ DEFAULT = Thresholds()
 def load_thresholds(path: str | Path) -> Thresholds:
     """Thresholds of a TOML file: `[thresholds] queue_share_warning = 0.3`, and optionally
     `[device] flops_per_s = 9.9e14`, `bytes_per_s = 3.3e12`. Raises UserError."""
-    try:
-        data = tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UserError(f"thresholds file {path} cannot be read: {fault}") from None
-    except tomllib.TOMLDecodeError as fault:
-        raise UserError(f"thresholds file {path} is not valid TOML: {fault}") from None
+    data = read_document(Path(path), tomllib.loads, "TOML")
     if unknown := set(data) - {"thresholds", "device"}:
         names = ", ".join(sorted(unknown))
         raise UserError(f"{path}: unknown table or key {names}; use [thresholds] and [device]")
@@ -170,7 +167,7 @@ def _numbers(
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UserError(f"{path}: [{table}] has no {name!r}{hint}")
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 < value < float("inf"):
-            raise UserError(f"{path}: [{table}] {name} must be a number above 0, not {value!r}")
+        if not number or not 0 < value <= sys.float_info.max:
+            raise UserError(f"{path}: [{table}] {name} must be a number above 0, not {value!r:.40}")
         numbers[name] = float(value)
     return numbers

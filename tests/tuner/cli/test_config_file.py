@@ -106,12 +106,17 @@ def test_the_command_line_wins() -> None:
         ("[optimize]\nbudged = '5m'", "[optimize]: unknown key 'budged'; did you mean budget?"),
         ("[optimise]\nbudget = '5m'", "unknown key 'optimise'; did you mean optimize?"),
         ("zzz = 1", "keys are the names of the flags"),
-        ("seed = [1, 2]", "seed takes one value"),
+        ("optimize = 3", "optimize is a table, [optimize]"),
+        ("seed = [1, 2]", "seed takes one value, got a list"),
+        ("seed = true", "seed takes one value, got true"),
+        ("slo = [true]", "tuner.toml: slo takes a list of texts, got true"),
         ("quiet = 'yes'", "quiet takes true or false, got 'yes'"),
         ("slo = [[1]]", "slo takes a list of texts"),
         ("knobs = 3", "knobs is a table"),
         ("[knobs]\nx = []", "x takes a text, a number, or a list"),
-        ("seed = ", "is no TOML"),
+        ("seed = ", "is not valid TOML"),
+        ("a = " + "[" * 5000, "is not valid TOML: it is nested too deeply"),
+        ("seed = " + "9" * 5000, "is not valid TOML: it holds a whole number of more than 4300"),
     ],
 )
 def test_faults_are_one_sentence(text: str, says: str, tmp_path: Path) -> None:
@@ -132,7 +137,7 @@ def test_a_wrong_value_names_the_file(
     assert "--seed" in (said := capsys.readouterr().err)
     assert "(in tuner.toml)" in said
     assert main(["studies", "--config", "none.toml"]) == 2
-    assert "none.toml: No such file" in capsys.readouterr().err
+    assert "none.toml cannot be read: No such file" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["optimize", "--no-config", "--seed", "x"])
     assert "tuner.toml" not in capsys.readouterr().err

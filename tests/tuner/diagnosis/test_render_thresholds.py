@@ -68,6 +68,9 @@ def test_device_peak_makes_the_roofline_tell(tmp_path: Path) -> None:
         ("[thresholds]\nkv_full = 'a'", "must be a number above 0"),
         ("[thresholds]\nkv_full = -1", "must be a number above 0"),
         ("[thresholds]\nkv_full = nan", "must be a number above 0"),
+        (f"[thresholds]\nkv_full = {'9' * 400}", "must be a number above 0, not 99"),
+        ("a = " + "[" * 5000, "is not valid TOML: it is nested too deeply"),
+        (f"[thresholds]\nkv_full = {'9' * 5000}", "is not valid TOML: it holds a whole number"),
         ("[limits]\nkv_full = 1", "unknown table"),
         ("thresholds = 3", "must be a table"),
         ("[thresholds", "not valid TOML"),
@@ -112,3 +115,13 @@ def test_what_holds_but_does_not_fire_yet_is_not_called_ok() -> None:
     assert " ok " not in line
     assert re.match(r"Nothing fires yet: \d+ nodes? on watch", first.headline)
     assert "on watch" not in render(diagnose(look, SLOS, history))
+
+
+def test_n_is_labelled_and_agrees_with_the_confidence() -> None:
+    look = signals(config={"max_num_seqs": "8"}, **CAPPED)
+    one = {name: replace(look.readings[name], samples=1) for name in ("running", "waiting")}
+    text = " ".join(
+        render(diagnose(replace(look, readings={**look.readings, **one}), SLOS)).split()
+    )
+    assert re.search(r"likely, n=100 requests", text)
+    assert not re.search(r"n=\d+\]", text)
