@@ -10,6 +10,8 @@ import argparse
 import re
 import shlex
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.cli.common import EXIT_DONE, add_output_options, pairs
@@ -25,6 +27,7 @@ NAME = "rules"
 HELP = "write Prometheus rules and alerts for an SLO: error budget, burn rates, unit tests"
 
 SHORTEST_WINDOW_S = 300
+_OWN_LABELS = ("le", "slo", "finished_reason")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,10 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from tuner.cli.common import print_json
-    from tuner.rules.write import RULES_FILE, TESTS_FILE, rules_text, tests_text, write
+    from tuner.rules.write import RULES_FILE, TESTS_FILE, rules_text, tests_text
 
     rules, left_out = rule_set(args)
     command = command_of(args)
@@ -108,13 +109,13 @@ def run(args: argparse.Namespace) -> int:
     written = []
     if args.out:
         folder = Path(args.out)
-        write(folder / RULES_FILE, rules_text(rules, command, left_out))
-        write(folder / TESTS_FILE, tests_text(rules, command))
+        _write(folder / RULES_FILE, rules_text(rules, command, left_out))
+        _write(folder / TESTS_FILE, tests_text(rules, command))
         written = [folder / RULES_FILE, folder / TESTS_FILE]
     if args.grafana:
         from tuner.rules.dashboard import dashboard_text
 
-        write(Path(args.grafana), dashboard_text(rules))
+        _write(Path(args.grafana), dashboard_text(rules))
         written.append(Path(args.grafana))
     if args.json:
         print_json({"left_out": left_out, "files": [*map(str, written)], **rules.groups()})
@@ -123,6 +124,17 @@ def run(args: argparse.Namespace) -> int:
     if written and not args.quiet:
         print(f"written: {', '.join(map(str, written))}", file=sys.stderr)
     return EXIT_DONE
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole file or none. Raises UserError."""
+    from tuner.cli.export import write_whole
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
@@ -137,15 +149,19 @@ def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
     _check(args)
     exported, dialect = _engine(args)
     found, left_out = slis(slos, exported, dialect)
-    labels = pairs(args.label, "--label", "NAME=VALUE")
+    labels = _labels(args.label, "--label")
     if args.job:
+        _check_value(args.job, "--job")
         labels = {"job": args.job, **labels}
     by = tuple(name for name in re.split(r"[,\s]+", args.by) if name and name not in labels)
-    _check_labels((*by, *labels))
+    _check_names(by, "--by")
+    for name in (*by, *labels):
+        if name in _OWN_LABELS:
+            raise UserError(f"the label {name!r} is the rules' own; choose another")
     stall_s = max(60, MIN_WINDOW_INTERVALS * args.scrape_interval)
     return RuleSet(
         found, Scope(labels, by), args.budget_window, args.min_events, f"{stall_s}s",
-        pairs(args.alert_label, "--alert-label", "NAME=VALUE"),
+        _labels(args.alert_label, "--alert-label"),
     ), left_out  # fmt: skip
 
 
@@ -185,12 +201,28 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError(f"--min-events must be at least 1, got {args.min_events}")
 
 
-def _check_labels(names: tuple[str, ...]) -> None:
+def _labels(texts: list[str], flag: str) -> dict[str, str]:
+    found = pairs(texts, flag, "NAME=VALUE")
+    _check_names(found, flag)
+    for name, value in found.items():
+        _check_value(value, f"{flag} {name}")
+    return found
+
+
+def _check_names(names: Iterable[str], flag: str) -> None:
     for name in names:
         if not re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII):
-            raise UserError(f"{name!r} is no label name: letters, digits and _ only")
-        if name in ("le", "slo", "finished_reason"):
-            raise UserError(f"the label {name!r} is the rules' own; choose another")
+            raise UserError(f"{flag} {name!r} is no label name: letters, digits and _ only")
+        if name == "__name__":
+            raise UserError(f"{flag} {name!r} is the metric's own name; choose another label")
+
+
+def _check_value(value: str, where: str) -> None:
+    """Alerts take their labels and annotations as templates, and the files are lines of text."""
+    if "{{" in value:
+        raise UserError(f"{where}: its value holds {{{{, which begins a template in an alert")
+    if not value.isprintable():
+        raise UserError(f"{where}: its value holds what is no printable text: {value!r:.60}")
 
 
 def command_of(args: argparse.Namespace) -> str:

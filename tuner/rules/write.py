@@ -1,4 +1,4 @@
-"""Rules and their tests as files: YAML with a head that says how they were made.
+"""Rules and their tests as texts of files: YAML with a head that says how they were made.
 
 Invariant: the text follows from the RuleSet alone, so that a test can compare a kept file with it.
 """
@@ -6,12 +6,10 @@ Invariant: the text follows from the RuleSet alone, so that a test can compare a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tuner.errors import UserError
 from tuner.rules.groups import RuleSet
 from tuner.rules.unit_tests import unit_tests
 
@@ -50,12 +48,3 @@ def tests_text(rules: RuleSet, command: str) -> str:
 def _yaml(head: list[str], content: Mapping[str, Any]) -> str:
     body = yaml.dump(dict(content), Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
     return "".join(f"# {line}\n" for line in head) + body
-
-
-def write(path: Path, text: str) -> None:
-    """Raises UserError when it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as fault:
-        raise UserError(f"{path} cannot be written: {fault.strerror or fault}") from None

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,13 @@ def test_sglangs_dashboard_has_no_panel_of_what_it_does_not_export(tmp_path: Pat
         (["--slo", "ttft_p95<1s", "--scrape-interval", "120"], "must hold 4 scrapes"),
         (["--slo", "ttft_p95<1s", "--by", "le"], "the rules' own"),
         (["--slo", "ttft_p95<1s", "--label", "a-b=1"], "no label name"),
+        (["--slo", "ttft_p95<1s", "--label", "5x=3"], "--label '5x' is no label name"),
+        (["--slo", "ttft_p95<1s", "--label", "x={{"], "--label x: its value holds {{"),
+        (["--slo", "ttft_p95<1s", "--job", "a\nb: c"], "--job: its value holds"),
+        (["--slo", "ttft_p95<1s", "--alert-label", "a b=c"], "--alert-label 'a b' is no label"),
+        (["--slo", "ttft_p95<1s", "--alert-label", "__name__=c"], "'__name__' is"),
+        (["--slo", "ttft_p95<1s", "--alert-label", "x={{"], "--alert-label x: its value holds {{"),
+        (["--slo", "ttft_p95<1s", "--alert-label", "x=\udcff"], "--alert-label x: its value"),
         (["--slo", "ttft_p95<1s", "--min-events", "0"], "at least 1"),
         (["--slo", "ttft_p95<1s", "--out", "/proc/nowhere"], "cannot be written"),
         (["--slo", "ttft_p95<1s", "--url", "http://127.0.0.1:9"], "connection refused"),
@@ -143,6 +151,20 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     assert main(["rules", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
+    """A limit on the size of files refuses as a full disk does: in the middle of one."""
+    made_at(tmp_path, "--slo", "ttft_p95<300ms")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    again = [sys.executable, "-m", "tuner", "rules", "--slo", "ttft_p95<1s", "--out", str(tmp_path)]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *again],
+        capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "slo.rules.yml cannot be written: File too large" in done.stderr
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_json_holds_the_groups_and_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
