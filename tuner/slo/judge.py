@@ -14,20 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from tuner import figures
-from tuner.figures.samples import Samples, samples
+from tuner.figures.samples import samples
 from tuner.slo.grammar import Clause, SloSet
+from tuner.slo.needs import lost_for_certain, missing_counts, what_is_missing
 from tuner.stats.estimate import CONFIDENCE, Estimate
-from tuner.stats.quantiles import (
-    MAX_SAMPLES_NEEDED,
-    exceedance_test,
-    independent_n,
-    samples_needed,
-)
+from tuner.stats.quantiles import exceedance_test, independent_n
 from tuner.stats.runs import RunNoise
-from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement
@@ -161,51 +154,10 @@ def _judge_percentile(clause: Clause, q: float, case: _Case, estimate: Estimate)
     cut_off_s = figures.cut_off_s(made.records, made.window_s)
     found = samples(made.in_window, clause.metric, cut_off_s, made.run_ends_s)
     n = independent_n(found.values, q, found.sizes)
-    share = n / len(found.values)
-    lost = int((~_holds(clause, found.values) & (found.is_open | np.isinf(found.values))).sum())
-    if clause.upper and exceedance_test(n, math.floor(lost * share), q, case.confidence) == "above":
+    if lost_for_certain(clause, q, found, n, case.confidence):
         return replace(verdict, state="fail", reason="")
-    return replace(verdict, reason=_needs(clause, q, sided, found, n))
-
-
-def _holds(clause: Clause, values: np.ndarray[Any, np.dtype[np.float64]]) -> Any:
-    if clause.upper:
-        return values < clause.bound if clause.op == "<" else values <= clause.bound
-    return values > clause.bound if clause.op == ">" else values >= clause.bound
-
-
-def _needs(clause: Clause, q: float, sided: Estimate, found: Samples, n: int) -> str:
-    """Why the one-sided interval does not decide, and about how much more would.
-
-    n: how many independent samples there would be if requests were independent. The interval
-    shrinks with the square root of what is measured, and n must be enough for the binomial test.
-    """
-    missing = int((~_holds(clause, found.values) | found.is_open).sum())
-    total, requests, runs = len(found.values), len(found.names), len(found.runs or (1,))
-    seen = f"{missing} of {total} samples miss the bound"
-    over = round(missing * n / total)
-    plain: int | None = 0
-    if exceedance_test(n, over if clause.upper else n - over, q) == "open":
-        plain = samples_needed(n, over if clause.upper else n - over, q)
-    factor = max(_shrink(clause, sided), 1 + (math.inf if plain is None else plain / n))
-    if not 1 < factor < 1 + MAX_SAMPLES_NEEDED / requests:
-        return f"{seen}: too close to it to decide"
-    more = math.ceil((factor - 1) * requests)
-    if runs > 1:
-        return f"{seen}: needs about {count_text(math.ceil((factor - 1) * runs), 'more run')}"
-    return f"{seen}: needs about {count_text(more, 'more request')}"
-
-
-def _shrink(clause: Clause, sided: Estimate) -> float:
-    """How many times as much must be measured for the end that reaches over the bound to come
-    inside it; 0 where that cannot be told."""
-    if not 0 < sided.value < math.inf or clause.bound <= 0:
-        return 0.0
-    distance = math.log(clause.bound / sided.value)
-    end = sided.high if distance > 0 else sided.low
-    if not 0 < end < math.inf:
-        return 0.0
-    return (math.log(end / sided.value) / distance) ** 2 if distance else math.inf
+    why = what_is_missing(clause, q, sided, found, n, case.confidence)
+    return replace(verdict, reason=why)
 
 
 def by_interval(clause: Clause, estimate: Estimate) -> ClauseVerdict:
@@ -264,12 +216,8 @@ def _by_counts(
     if below or above:
         state: VerdictState = "pass" if below == clause.upper else "fail"
         return ClauseVerdict(clause, state, estimate, margin)
-    seen = f"{possible} of {n} samples miss the bound"
-    more = samples_needed(n, possible if clause.upper else n - possible, q)
-    why = "too close to it to decide" if more is None else (
-        f"needs about {count_text(more, 'more request')}"
-    )  # fmt: skip
-    return ClauseVerdict(clause, "inconclusive", estimate, margin, f"{seen}: {why}")
+    why = missing_counts(clause, q, possible, n)
+    return ClauseVerdict(clause, "inconclusive", estimate, margin, why)
 
 
 def _margin(clause: Clause, value: float) -> float:

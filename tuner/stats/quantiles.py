@@ -154,14 +154,24 @@ class _Bounds:
     def _bounded(self, share: float) -> bool:
         """Whether independent samples, of which this share lies on one side, decide one-sided: at
         95 % a p95 needs 59, a p99 299. The two-sided interval of 95 % goes with that verdict."""
-        shown = self.tail >= (1 - CONFIDENCE) / 2 - 1e-12
-        return bounded(share, self.independent, 1 - CONFIDENCE if shown else self.tail)
+        return bounded(share, self.independent, _error(self.tail))
+
+
+def _error(tail: float) -> float:
+    """Of the one-sided verdict that an end with this error goes with."""
+    return 1 - CONFIDENCE if tail >= (1 - CONFIDENCE) / 2 - 1e-12 else tail
 
 
 def bounded(share: float, n: int, error: float = 1 - CONFIDENCE) -> bool:
     """Whether of n independent samples one lies beyond a quantile that has this share on the near
     side, but for `error`: a p95 takes 59, a p99 299."""
     return bool(share**n <= error + 1e-12)
+
+
+def fewest_samples(share: float, confidence: float = CONFIDENCE) -> int:
+    """How many independent samples a one-sided verdict at this confidence takes at least."""
+    fewest = math.ceil(math.log(_error(1 - confidence)) / math.log(share) - 1e-9)
+    return fewest if bounded(share, fewest, _error(1 - confidence)) else fewest + 1
 
 
 def worth_at_quantile(
