@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from storage.rows import Stage
 from tuner.cli.common import ProgressLine
 from tuner.measure.progress import Progress
 from tuner.report.flags import config_text
 from tuner.report.words import VERDICTS
 from tuner.search.decide import Config
-from tuner.search.objective import Objective
+from tuner.search.goal import Goal
+from tuner.search.objective import CAPACITY, Objective
 from tuner.search.pace import Pace
 from tuner.search.trial import Outcome
+from tuner.search.trials import Trial, trials_of
 from tuner.slo import SloSet
-from tuner.units import show
+from tuner.units import count_text, show
+from tuner.workload import Workload
 
 
 class Narrator:
-    """Events of the search on a ProgressLine; one line stays per finished trial."""
+    """Events of the search on a ProgressLine; one line stays per finished measurement.
 
-    def __init__(self, line: ProgressLine, objective: Objective, slos: SloSet) -> None:
+    goal: what the study is after; None where each measurement stands for itself (a sweep).
+    """
+
+    def __init__(
+        self, line: ProgressLine, objective: Objective, slos: SloSet, goal: Goal | None = None
+    ) -> None:
         self._line = line
-        self._objective = objective
         self._slos = slos
+        self._goal = goal
+        self._objectives = goal.objectives if goal is not None else (objective,)
         self._now = ""
-        self._latest: dict[str, Outcome] = {}
+        self._known: list[Outcome] = []
         self._pace: Pace | None = None
         self._finished = 0
 
@@ -37,13 +48,11 @@ class Narrator:
         self.remember(outcome)
         self._line.note(
             f"{self._finished:3d} {outcome.stage:<8} {config_text(outcome.config):<58} "
-            f"{self._result(outcome)}"
+            f"{self._load_text(outcome)}{self._result(outcome)}"
         )
 
     def remember(self, outcome: Outcome) -> None:
-        """A configuration counts as it was measured last: a confirmation may take back a result."""
-        if outcome.ok:
-            self._latest[config_text(outcome.config)] = outcome
+        self._known.append(outcome)
 
     def note(self, text: str) -> None:
         self._line.note(text)
@@ -58,37 +67,87 @@ class Narrator:
             f"{self._best_text()}{left}"
         )
 
-    def _best_text(self) -> str:
-        best = self._best()
-        if best is None:
-            return "none meets the SLOs" if self._slos else "no result yet"
-        value = best.measurement.summary[self._objective.key] if best.measurement else None
-        figure = show(value.value, value.unit) if value is not None else ""
-        return f"best {figure} at {config_text(best.config)}"
+    def _load_text(self, outcome: Outcome) -> str:
+        """Under which of its loads a trial was measured; "" where there is but one."""
+        goal, load = self._goal, outcome.workload
+        if goal is None or load is None:
+            return ""
+        if goal.objectives[0].key == CAPACITY:
+            return f"at {level_text(load)} · "
+        return f"under {load} · " if len(goal.loads) > 1 else ""
 
-    def _best(self) -> Outcome | None:
-        """Of those that meet the SLOs at their point estimate."""
-        best: Outcome | None = None
+    def _best_text(self) -> str:
+        found = self._best()
+        if found is None:
+            return "none meets the SLOs" if self._slos else "no result yet"
+        trial, values = found
+        told = [
+            self._figure(trial, objective, value)
+            for objective, value in zip(self._objectives, values, strict=True)
+            if value is not None
+        ]
+        return f"best {', '.join(told)} at {config_text(trial.config)}"
+
+    def _figure(self, trial: Trial, objective: Objective, value: float) -> str:
+        if self._goal is not None and len(self._goal.loads) > 1:
+            worst = f"{value:.3g} × baseline (worst of {len(self._goal.loads)} loads)"
+            return f"{objective.key} {worst}"
+        part = trial.parts[0]
+        if objective.key == CAPACITY and part.workload is not None:
+            return level_text(part.workload.at(value))
+        estimate = part.measurement.summary.get(objective.key) if part.measurement else None
+        figure = show(value, estimate.unit if estimate is not None else "")
+        return figure if len(self._objectives) == 1 else f"{objective.key} {figure}"
+
+    def _best(self) -> tuple[Trial, tuple[float | None, ...]] | None:
+        """Of those that meet the SLOs at their point estimate, the best in the first objective. A
+        configuration counts as it was measured last: a confirmation may take back a result."""
+        trials = trials_of(self._known)
+        latest = {config_text(t.config): t for t in trials if t.ok and self._counts(t)}
+        best: tuple[Trial, tuple[float | None, ...]] | None = None
         best_value = 0.0
-        for outcome in self._latest.values():
-            made = outcome.measurement
-            value = self._objective.value(made.summary) if made is not None else None
-            if value is None or not outcome.meets_by_estimate:
+        for trial in latest.values():
+            values, meets = self._read(trial, trials)
+            if values[0] is None or not meets:
                 continue
-            if best is None or self._objective.better(value, best_value):
-                best, best_value = outcome, value
+            if best is None or self._objectives[0].better(values[0], best_value):
+                best, best_value = (trial, values), values[0]
         return best
+
+    def _counts(self, trial: Trial) -> bool:
+        """Whether all of it was measured, or a part speaks for itself."""
+        goal = self._goal
+        return goal is None or len(trial.parts) >= len(goal.loads)
+
+    def _read(self, trial: Trial, trials: Sequence[Trial]) -> tuple[tuple[float | None, ...], bool]:
+        if self._goal is not None:
+            reading = self._goal.read(trial, trials)
+            return reading.values, reading.meets
+        last = trial.parts[-1]
+        summary = last.measurement.summary if last.measurement is not None else {}
+        return tuple(o.value(summary) for o in self._objectives), last.meets_by_estimate
 
     def _result(self, outcome: Outcome) -> str:
         if outcome.state != "ok" or outcome.measurement is None or outcome.verdict is None:
             return f"{outcome.state}: {outcome.failure_reason.splitlines()[0]}"
         summary = outcome.measurement.summary
-        keys = dict.fromkeys([self._objective.key, *(c.key for c in self._slos.clauses)])
+        keys = dict.fromkeys(
+            [*(o.key for o in self._objectives), *(c.key for c in self._slos.clauses)]
+        )
         figures = [
             f"{key} {show(summary[key].value, summary[key].unit)}" for key in keys if key in summary
         ]
         verdict = f"SLOs {VERDICTS[outcome.verdict.state]}" if self._slos else ""
         return " · ".join([*figures, verdict]).rstrip(" ·")
+
+
+def level_text(load: Workload) -> str:
+    """`6 clients`, `2.5 req/s`."""
+    unit = "client" if load.arrivals.closed else "req/s"
+    level = load.arrivals.level
+    if load.arrivals.closed:
+        return count_text(round(level), unit)
+    return f"{level:g} {unit}"
 
 
 def _clock(seconds: float) -> str:

@@ -17,7 +17,7 @@ from tuner.report.words import ANSWERS, GAINS, VERDICTS
 from tuner.search.decide import Decision
 from tuner.search.goal import Goal
 from tuner.search.levels import LOOKS
-from tuner.search.noise import noise_of
+from tuner.search.noise import figures_of, noise_of
 from tuner.search.objective import Objective
 from tuner.search.trial import Outcome
 from tuner.search.trials import of_config, trials_of
@@ -107,17 +107,22 @@ def report_lines(
 
 def cautions(decision: Decision, goal: Goal, outcomes: Sequence[Outcome]) -> list[str]:
     """What a reader should doubt: a machine that changed while it was measured."""
-    objective, trials = goal.objectives[0], trials_of(outcomes)
-    readings = [goal.read(t, trials) for t in of_config(trials, decision.baseline_config)]
-    values = [r.values[0] for r in readings if r.values[0] is not None]
-    estimate = decision.baseline.summary.get(objective.key)
-    if len(values) < 2 or estimate is None or max(values) <= UNSTEADY * min(values):
-        return []
-    unit = estimate.unit if len(goal.loads) == 1 else "× its mean"
-    return [
-        f"the machine was not steady: {objective.key} of the unchanged baseline ranged from "
-        f"{show(min(values), unit)} to {show(max(values), unit)}; repeat when nothing else runs"
+    trials = trials_of(outcomes)
+    unsteady = [
+        f"{show(min(one.values), one.unit)} to {show(max(one.values), one.unit)}{_under(one.load)}"
+        for one in figures_of(goal, of_config(trials, decision.baseline_config), trials)
+        if len(one.values) > 1 and max(one.values) > UNSTEADY * min(one.values)
     ]
+    if not unsteady:
+        return []
+    return [
+        f"the machine was not steady: {goal.objectives[0].key} of the unchanged baseline ranged "
+        f"from {', and '.join(unsteady)}; repeat when nothing else runs"
+    ]
+
+
+def _under(load: str) -> str:
+    return f" under {load}" if load else ""
 
 
 def _command_lines(decision: Decision, served: Served) -> list[str]:
@@ -187,10 +192,13 @@ def _one_table(decision: Decision, goal: Goal, place: int | None) -> list[str]:
 
 
 def _verdict_lines(name: str, pooled: Pooled) -> list[str]:
+    """Of each load, where there are several."""
     lines = []
-    for clause in pooled.verdict.clauses:
-        reason = f" ({clause.reason})" if clause.reason else ""
-        lines.append(f"  {name:<9} {clause.clause.text}: {VERDICTS[clause.state]}{reason}")
+    for load, one in pooled.by_load or (("", pooled),):
+        for clause in one.verdict.clauses:
+            reason = f" ({clause.reason})" if clause.reason else ""
+            told = f"{clause.clause.text}{_under(load)}: {VERDICTS[clause.state]}{reason}"
+            lines.append(f"  {name:<9} {told}")
     return lines
 
 

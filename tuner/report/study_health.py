@@ -13,9 +13,9 @@ from typing import Literal
 from tuner.report.optimize import UNSTEADY
 from tuner.report.study import StudyReport
 from tuner.search.axis import is_number
-from tuner.search.noise import noise_of
+from tuner.search.noise import Figures, figures_of, noise_of
 from tuner.search.trial import Outcome
-from tuner.search.trials import distinct, explored
+from tuner.search.trials import distinct, explored, of_config
 from tuner.targets.base import setting_text
 from tuner.units import count_text, show
 
@@ -94,18 +94,25 @@ def _noise(report: StudyReport) -> Check:
 
 def _drift(report: StudyReport) -> Check:
     name = "baseline steady over the study"
-    mine = [p for p in report.points if p.trial.config == report.baseline and p.value is not None]
-    values = [p.value for p in mine if p.value is not None]
-    if len(values) < 2:
-        return Check(name, "unknown", f"{count_text(len(values), 'run')} of the baseline")
-    unit = report.unit(0)
-    low, high = min(values), max(values)
-    text = (
-        f"{report.goal.objectives[0].key} of {len(values)} runs of the unchanged baseline: first "
-        f"{show(values[0], unit)}, last {show(values[-1], unit)}, from {show(low, unit)} to "
-        f"{show(high, unit)}"
+    mine = of_config(report.trials, report.baseline)
+    each = figures_of(report.goal, mine, report.trials)
+    fewest = min(len(one.values) for one in each)
+    if fewest < 2:
+        return Check(name, "unknown", f"{count_text(fewest, 'run')} of the baseline")
+    told = "; ".join(map(_drift_text, each))
+    text = f"{report.goal.objectives[0].key} of the unchanged baseline: {told}"
+    unsteady = any(max(one.values) > UNSTEADY * min(one.values) for one in each)
+    return Check(name, "look" if unsteady else "fine", text)
+
+
+def _drift_text(one: Figures) -> str:
+    first, last, low, high = (
+        show(value, one.unit)
+        for value in (one.values[0], one.values[-1], min(one.values), max(one.values))
     )
-    return Check(name, "look" if high > UNSTEADY * low else "fine", text)
+    under = f" under {one.load}" if one.load else ""
+    runs = count_text(len(one.values), "run")
+    return f"{runs}{under}: first {first}, last {last}, from {low} to {high}"
 
 
 def _client(outcomes: Sequence[Outcome]) -> Check:

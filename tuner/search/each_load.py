@@ -78,7 +78,8 @@ class EachLoad:
 
     def told(self, trial: Trial, trials: Sequence[Trial]) -> str:
         value = self.read(trial, trials).values[0]
-        if len(self.loads) == 1 or value is None:
+        # While baselines are measured, what they are compared with, their mean, is not known yet.
+        if len(self.loads) == 1 or value is None or trial.stage == "baseline":
             return ""
         return f"worst of {len(self.loads)} loads: {self.objectives[0].key} {value:.3g} × baseline"
 

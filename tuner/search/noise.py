@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.search.goal import Goal, is_whole
+from tuner.search.objective import CAPACITY
+from tuner.search.trial import Outcome
 from tuner.search.trials import Trial, distinct, of_config
+from tuner.units import count_text
 
 PATIENCE = 8
 """Trials in a row without a gain beyond the noise after which the search has no more to find."""
@@ -18,10 +21,12 @@ FEWEST_EXPLORED = 14
 @dataclass(frozen=True, slots=True)
 class Noise:
     """sd of the log of the first objective between trials of one configuration, from `degrees`
-    differences; 0 degrees: nothing was repeated yet."""
+    differences; 0 degrees: nothing was repeated yet. by_load: (load, sd) where there are several,
+    of which sd is the largest: the worst ratio of a trial hides what single loads vary by."""
 
     sd: float
     degrees: int
+    by_load: tuple[tuple[str, float], ...] = ()
 
     @property
     def gain(self) -> float:
@@ -31,24 +36,67 @@ class Noise:
     def text(self, key: str) -> str:
         if not self.degrees:
             return f"noise of {key}: nothing was measured twice"
+        told = f"by ±{math.expm1(self.sd):.1%}"
+        if self.by_load:
+            told = ", ".join(f"by ±{math.expm1(sd):.1%} under {load}" for load, sd in self.by_load)
         return (
-            f"noise: {key} of one configuration varies by ±{math.expm1(self.sd):.1%} from run to "
-            f"run (sd from {self.degrees} repetition{'s' if self.degrees > 1 else ''})"
+            f"noise: {key} of one configuration varies {told} from run to run (sd from "
+            f"{count_text(self.degrees, 'repetition')}{' of each load' if self.by_load else ''})"
         )
 
 
 def noise_of(goal: Goal, trials: Sequence[Trial]) -> Noise:
     """Over all configurations that were measured in whole more than once."""
-    squares, degrees = 0.0, 0
     whole = [trial for trial in trials if is_whole(goal, trial)]
-    for config in distinct(whole):
-        values = [goal.read(trial, trials).values[0] for trial in of_config(whole, config)]
-        logs = [math.log(value) for value in values if value is not None and value > 0]
-        if len(logs) > 1:
-            mean = sum(logs) / len(logs)
-            squares += sum((value - mean) ** 2 for value in logs)
-            degrees += len(logs) - 1
-    return Noise(math.sqrt(squares / degrees) if degrees else 0.0, degrees)
+    groups = [figures_of(goal, of_config(whole, config), trials) for config in distinct(whole)]
+    found = []
+    for place in range(len(groups[0]) if groups else 0):
+        logs = [[math.log(v) for v in group[place].values if v > 0] for group in groups]
+        repeated = [one for one in logs if len(one) > 1]
+        degrees = sum(len(one) - 1 for one in repeated)
+        squares = sum(sum((x - sum(one) / len(one)) ** 2 for x in one) for one in repeated)
+        sd = math.sqrt(squares / degrees) if degrees else 0.0
+        found.append((groups[0][place].load, sd, degrees))
+    if not found:
+        return Noise(0.0, 0)
+    loads = tuple((load, sd) for load, sd, degrees in found if degrees) if len(found) > 1 else ()
+    return Noise(max(sd for _, sd, _ in found), max(n for _, _, n in found), loads)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The first objective of several trials of one configuration, in order of time, under a load
+    ("" where there is but one)."""
+
+    load: str
+    unit: str
+    values: tuple[float, ...]
+
+
+def figures_of(goal: Goal, mine: Sequence[Trial], trials: Sequence[Trial]) -> list[Figures]:
+    """One for each load, as they were measured there. mine: of one configuration."""
+    objective = goal.objectives[0]
+    if len(goal.loads) == 1:
+        read = [goal.read(trial, trials).values[0] for trial in mine]
+        known = tuple(value for value in read if value is not None)
+        return [Figures("", _unit(goal, [part for t in mine for part in t.parts]), known)]
+    found = []
+    for place, load in enumerate(goal.loads):
+        parts = [trial.parts[place] for trial in mine if trial.ok and len(trial.parts) > place]
+        made = [part.measurement for part in parts if part.measurement is not None]
+        values = [objective.value(one.summary) for one in made]
+        known = tuple(value for value in values if value is not None)
+        found.append(Figures(str(load), _unit(goal, parts), known))
+    return found
+
+
+def _unit(goal: Goal, parts: Sequence[Outcome]) -> str:
+    objective = goal.objectives[0]
+    if objective.key == CAPACITY:
+        return "clients" if goal.loads[0].arrivals.closed else "req/s"
+    made = [part.measurement for part in parts if part.measurement is not None]
+    found = [one.summary[objective.key] for one in made if objective.key in one.summary]
+    return found[0].unit if found else ""
 
 
 def exhausted(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> str:

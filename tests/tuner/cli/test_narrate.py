@@ -10,7 +10,9 @@ from tuner.cli.common import ProgressLine
 from tuner.cli.narrate import Narrator
 from tuner.measure.progress import Progress, Recent
 from tuner.search.budget import parse_budget
-from tuner.search.objective import Objective
+from tuner.search.capacity import bracket_of
+from tuner.search.objective import CAPACITY, Objective
+from tuner.search.session import Search, measure
 from tuner.search.trial import Outcome, run_trial
 from tuner.slo import parse_slos
 
@@ -43,3 +45,63 @@ def test_a_configuration_that_misses_when_measured_again_is_no_longer_best() -> 
     narrator.done(outcome(0.3, DEFAULTS, 2))
     assert "best" in status()
     assert "chunk_size=2048" in status()
+
+
+def narrated(search: Search) -> tuple[Narrator, io.StringIO]:
+    told = io.StringIO()
+    line = ProgressLine(stream=told, interval_s=0.0)
+    narrator = Narrator(line, search.goal.objectives[0], search.goal.slos, search.goal)
+    return narrator, told
+
+
+def lines_of(search: Search) -> list[str]:
+    """One for each measurement, and the status line after them."""
+    narrator, told = narrated(search)
+    for made in search.ledger.outcomes:
+        narrator.done(made)
+    none = Recent(math.nan, math.nan, math.nan, 0)
+    narrator.progress(
+        Progress(1.0, 10.0, 0.0, 1, 1, 0, 0, 5.0, 1.0, 0.0, 0.0, none, none, none, none)
+    )
+    return told.getvalue().splitlines()
+
+
+def test_under_several_loads_a_line_names_its_load_and_the_best_is_a_ratio() -> None:
+    loads = ("prompt=64,output=8,rate=10", "prompt=900,output=8,rate=10")
+    surface = Surface(
+        FakeTarget(), ttft=lambda c, load: 0.2, by_load=True, noise=0.001,
+        rate=lambda c, load: 8.0 if c == SMALL and load.prompt.mean > 500 else 20.0,
+    )  # fmt: skip
+    search = search_on(surface, budget=parse_budget("9 trials"), loads=loads)
+    measure(search, DEFAULTS, "baseline", 0)
+    measure(search, SMALL, "search", 9)
+    *lines, status = lines_of(search)
+    assert [load in line for line, load in zip(lines, loads * 2, strict=True)] == [True] * 4
+    assert "best output_tps 1 × baseline (worst of 2 loads) at max_num_seqs=128" in status
+
+
+def test_each_line_of_a_capacity_says_at_how_many_clients_and_the_best_is_a_capacity() -> None:
+    surface = Surface(
+        FakeTarget(), ttft=lambda c, load: 0.05 * load.arrivals.level, by_load=True, noise=0.001,
+        rate=lambda c, load: 20.0,
+    )  # fmt: skip
+    search = search_on(
+        surface, "ttft_p95<500ms", Objective(CAPACITY), budget=parse_budget("9 trials"),
+        loads=("prompt=64,output=8,concurrency=4",),
+    )  # fmt: skip
+    trial = measure(search, DEFAULTS, "baseline", 0)
+    *lines, status = lines_of(search)
+    levels = [part.workload.arrivals.level for part in trial.parts if part.workload]
+    assert all(f" at {n:g} client" in line for n, line in zip(levels, lines, strict=True))
+    assert not all(part.meets_by_estimate for part in trial.parts)
+    assert f"best {bracket_of(trial.parts).met:g} clients at " in status
+
+
+def test_all_objectives_are_told() -> None:
+    objectives = (Objective(), Objective("ttft_p95", "minimize"))
+    search = search_on(Surface(FakeTarget()), "", *objectives, budget=parse_budget("9 trials"))
+    measure(search, DEFAULTS, "baseline", 0)
+    line, status = lines_of(search)
+    assert "output_tps " in line
+    assert "ttft_p95 " in line
+    assert "ttft_p95 " in status

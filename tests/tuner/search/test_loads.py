@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, MemoryLedger, Surface, search_on
+from tests.tuner.search.synthetic import (
+    DEFAULTS,
+    FakeTarget,
+    MemoryLedger,
+    Silent,
+    Surface,
+    search_on,
+)
+from tuner.report.flags import Served
+from tuner.report.optimize import cautions, report_lines
 from tuner.search.budget import parse_budget
+from tuner.search.decide import decide
 from tuner.search.each_load import worst_of
+from tuner.search.noise import noise_of
 from tuner.search.objective import Objective
 from tuner.search.optimize import optimize
 from tuner.search.session import Search, measure
@@ -112,3 +123,48 @@ def test_a_gain_needs_one_under_each_load(outcomes: tuple[str, str], says: str) 
     whole = worst_of(found, Objective())
     assert whole.outcome == says
     assert whole.ratio == 1.1
+
+
+def drifting(made: Surface) -> Search:
+    """Two baselines that differ by a fifth under each load, one up and the other down."""
+    begun = search(made)
+    for seed, speeds in enumerate(((20.0, 25.0), (25.0, 20.0))):
+        made.rate = lambda c, load, speeds=speeds: speeds[is_long(load)]
+        measure(begun, DEFAULTS, "baseline", seed)
+    return begun
+
+
+def test_noise_is_that_of_each_load_not_of_the_worst_ratio() -> None:
+    begun = drifting(surface(trades))
+    worst = [begun.goal.read(t, begun.trials).values[0] for t in begun.trials]
+    assert worst[0] == pytest.approx(worst[1], rel=0.05)  # which hides it
+    found = noise_of(begun.goal, begun.trials)
+    assert found.sd > 0.1
+    assert [load for load, _ in found.by_load] == [SHORT, LONG]
+    said = found.text("output_tps")
+    assert f"under {SHORT}" in said
+    assert f"under {LONG}" in said
+
+
+def test_a_baseline_is_not_told_as_a_ratio_to_itself() -> None:
+    begun = drifting(surface(trades))
+    assert isinstance(begun.events, Silent)
+    assert begun.events.notes == []
+
+
+def test_an_unsteady_baseline_is_told_by_its_load() -> None:
+    made = surface(trades)
+    begun = search(made)
+    for seed, speed in enumerate((20.0, 40.0)):
+        made.rate = lambda c, load, speed=speed: speed if is_long(load) else 20.0
+        measure(begun, DEFAULTS, "baseline", seed)
+    decision = decide(begun.ledger.outcomes, DEFAULTS, begun.goal)
+    (said,) = cautions(decision, begun.goal, begun.ledger.outcomes)
+    assert f"tok/s under {LONG}" in said
+    assert SHORT not in said
+    lines = report_lines(
+        decision, begun.goal, served=Served(), load="", study="s",
+        outcomes=begun.ledger.outcomes, nearest=None,
+    )  # fmt: skip
+    verdicts = [line for line in lines if line.startswith("  baseline  ttft_p95<500ms")]
+    assert [line.partition(" under ")[2].partition(":")[0] for line in verdicts] == [SHORT, LONG]
