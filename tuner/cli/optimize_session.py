@@ -23,11 +23,13 @@ from tuner.quality.check import check_of
 from tuner.report.flags import Served
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.words import load_text
-from tuner.search.budget import Plan
+from tuner.search.budget import Plan, shortage
 from tuner.search.calibrate import Calibration
 from tuner.search.candidates import closest
+from tuner.search.capacity import MOST_PROBES
 from tuner.search.decide import Config, Decision
 from tuner.search.ledger import StudyLedger
+from tuner.search.levels import LOOKS
 from tuner.search.optimize import Search, optimize
 from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
@@ -83,6 +85,8 @@ class Sitting:
                 f"nothing is measured: {self.request.name} has used its --budget "
                 f"{self.request.budget.text} ({self._used()}); a larger one goes on"
             )
+        elif short := self._shortage():
+            self.line.note(f"caution: {short}")
         try:
             decision = optimize(search)
         except KeyboardInterrupt:
@@ -96,6 +100,10 @@ class Sitting:
         self._report(decision)
         return decision
 
+    def _shortage(self) -> str:
+        most = MOST_PROBES if self.goal.until_decided else None
+        return shortage(self.request.budget, self.plan, LOOKS[0], most)
+
     def close(self) -> None:
         self.workers.close()
 
@@ -105,7 +113,7 @@ class Sitting:
             self.database.update_study(self.study.id, state=state)
 
     def _search(self) -> Search:
-        narrator = Narrator(self.line, self.goal.objectives[0], self.goal.slos)
+        narrator = Narrator(self.line, self.goal.objectives[0], self.goal.slos, self.goal)
         for outcome in self.ledger.outcomes:
             narrator.remember(outcome)
         watched = BaselineDiagnosis(self.database, narrator, measure, self.request.slos)

@@ -112,6 +112,23 @@ def plan(
     return _split(max(MIN_TRIALS, slots), window_s, warmup, loads)
 
 
+def shortage(budget: Budget, made: Plan, pairs: int, most: int | None = None) -> str:
+    """Why this budget is likely to end without a confirmed gain, which takes so many pairs; "" for
+    no reason. most: measurements that one baseline takes at most, where they are not `loads`."""
+    count = trials_to_confirm(0, pairs)
+    enough = f'"{count} trials"' if budget.trials is not None else f"{count * made.slot_s:.0f}s"
+    told = f"a gain could be confirmed from a --budget of about {enough} on"
+    baselines_s = BASELINES * made.slot_s * (most or made.loads) / made.loads
+    if budget.total_s is not None and baselines_s >= budget.total_s:
+        return (
+            f"the two baselines alone may take {baselines_s:.0f} s, and the budget has "
+            f"{budget.total_s:.0f} s; {told}"
+        )
+    if made.confirm_slots < 2 * pairs:
+        return f"this budget leaves less than the {pairs} pairs of runs a gain takes; {told}"
+    return ""
+
+
 def trials_to_confirm(used: int, pairs: int) -> int:
     """The smallest budget, in trials of the whole study, that leaves so many pairs with the
     baseline after `used` trials."""

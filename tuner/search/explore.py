@@ -12,7 +12,14 @@ from tuner.search.candidates import nearly, ranked, sweep_points
 from tuner.search.goal import is_complete
 from tuner.search.noise import exhausted
 from tuner.search.proposals import Proposal
-from tuner.search.session import FAILURE_LIMIT, POLL_S, Search, failing, measure
+from tuner.search.session import (
+    FAILURE_LIMIT,
+    POLL_S,
+    Search,
+    failing,
+    measure,
+    out_of_time,
+)
 from tuner.search.trial import Outcome
 from tuner.search.trials import Trial, explored
 
@@ -21,7 +28,8 @@ EXPLORE_SEEDS = BASELINES + 1
 
 
 def measure_baseline(search: Search) -> None:
-    """Twice, under two seeds: the second shows the noise."""
+    """Twice, under two seeds: the second shows the noise. A search for the capacity whose time is
+    over is content with what it has of them."""
     if why := search.arithmetic.why_not(search.baseline):
         raise UserError(f"the baseline cannot work: {why}")
     while True:
@@ -30,6 +38,8 @@ def measure_baseline(search: Search) -> None:
             attempt = _next_attempt(search)
             if attempt is None and _enough_baselines(search):
                 return
+        if out_of_time(search) and any(t.ok and t.stage == "baseline" for t in search.trials):
+            return
         if attempt is None:
             search.wait(POLL_S)
             continue
@@ -39,6 +49,8 @@ def measure_baseline(search: Search) -> None:
             tail = f"\nend of the server's log:\n{part.log_tail}" if part.log_tail else ""
             advice = _advice(part)
             raise UserError(f"the baseline failed: {trial.failure_reason}{advice}{tail}")
+        if not is_complete(search.goal, trial):
+            continue
         with search.workers.turn():
             search.proposer.learn(trial)
             search.workers.finish(f"baseline {attempt}")

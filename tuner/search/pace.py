@@ -10,6 +10,8 @@ from tuner.search.trials import trials_of
 
 UNLIMITED = 10_000
 RECENT = 6
+LEEWAY = 0.1
+"""A tenth of a trial over is no reason to leave its time unused."""
 
 
 class Pace:
@@ -51,8 +53,16 @@ class Pace:
             return self._budget.trials - len(trials_of(self._ledger.outcomes))
         if self._budget.total_s is None:
             return UNLIMITED
-        # A tenth of a slot over is no reason to leave one unused.
-        return max(0, int((self._budget.total_s - self.elapsed_s) / self.slot_s + 0.1))
+        return max(0, int((self._budget.total_s - self.elapsed_s) / self.slot_s + LEEWAY))
+
+    def over(self) -> bool:
+        """Whether the time left is too short for one more measurement; never where trials are
+        counted."""
+        if self._budget.total_s is None:
+            return False
+        spent = [o.spent_s for o in self._ledger.outcomes if o.ok and o.spent_s > 0][-RECENT:]
+        each_s = sum(spent) / len(spent) if spent else self._plan.slot_s / self._plan.loads
+        return self._budget.total_s - self.elapsed_s < (1 - LEEWAY) * each_s
 
     def eta_s(self) -> float:
         """Seconds until the budget is used up."""

@@ -89,11 +89,14 @@ class Search:
 def measure(
     search: Search, config: Config, stage: Stage, seed: int, number: int | None = None
 ) -> Trial:
-    """A whole trial, or what is missing of it."""
+    """A whole trial, or what is missing of it. Where its levels say something alone (a search for
+    the capacity), it ends with the time of the budget."""
     begun = [t for t in search.trials if (t.stage, t.seed, t.config) == (stage, seed, config)]
     trial = begun[0] if begun else None
     start = search.goal.start(search.trials, config, stage)
     while (load := search.goal.next_load(stage, trial, start)) is not None:
+        if trial is not None and out_of_time(search):
+            break
         search.events.begin(stage, config, search.pace)
         outcome = run_trial(
             search.lab, config, stage=stage, seed=seed, trial_number=number, workload=load,
@@ -106,6 +109,11 @@ def measure(
     if told := search.goal.told(trial, search.trials):
         search.events.note(f"    {told}")
     return trial
+
+
+def out_of_time(search: Search) -> bool:
+    """Whether a trial that was begun is left as it is."""
+    return search.goal.until_decided and search.pace.over()
 
 
 def failing(trials: Sequence[Trial]) -> bool:

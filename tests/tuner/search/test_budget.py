@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.errors import UserError
-from tuner.search.budget import BASELINES, MIN_TRIALS, parse_budget, plan
+from tuner.search.budget import BASELINES, MIN_TRIALS, parse_budget, plan, shortage
 
 
 def test_both_forms() -> None:
@@ -40,3 +40,19 @@ def test_trials_are_split_exactly() -> None:
 def test_given_durations_are_kept() -> None:
     made = plan(parse_budget("5m"), window_s=20.0, warmup_s=0.0)
     assert (made.window_s, made.warmup_s) == (20.0, 0.0)
+
+
+def test_a_budget_that_two_baselines_eat_is_told() -> None:
+    made = plan(parse_budget("100s"), window_s=6.0, warmup_s=3.0, loads=4)
+    said = shortage(parse_budget("100s"), made, 2, 8)
+    assert said.startswith("the two baselines alone may take 168 s, and the budget has 100 s")
+    assert "--budget of about 420s" in said
+
+
+def test_a_budget_without_room_for_a_confirmation_is_told_and_an_ample_one_is_not() -> None:
+    for count in range(MIN_TRIALS, 40):
+        budget = parse_budget(f"{count} trials")
+        said = shortage(budget, plan(budget), 2)
+        assert bool(said) == (count < 10)
+    assert '"10 trials"' in shortage(parse_budget("5 trials"), plan(parse_budget("5 trials")), 2)
+    assert not shortage(parse_budget("10m"), plan(parse_budget("10m")), 2)

@@ -16,9 +16,10 @@ from tests.tuner.search.synthetic import (
     search_on,
 )
 from tuner.measure import Measurement
-from tuner.search.budget import parse_budget
+from tuner.search.budget import parse_budget, plan
 from tuner.search.capacity import MOST_PROBES, RESOLUTION, Capacity, bracket_of
 from tuner.search.decide import decide
+from tuner.search.goal import is_complete
 from tuner.search.objective import CAPACITY, Objective
 from tuner.search.optimize import optimize
 from tuner.search.session import Search, measure
@@ -178,3 +179,38 @@ def test_breaking_under_more_load_is_the_end_of_the_capacity_not_of_the_trial() 
     dead = replace(searching, lab=replace(searching.lab, measure=made))
     made.dead = lambda config: True
     assert measure(dead, DEFAULTS | {"chunk_size": 512}, "baseline", 0).failed
+
+
+def timed(seconds: int, ledger: MemoryLedger, made: Surface) -> Search:
+    budget = parse_budget(f"{seconds}s")
+    return search_on(
+        made, "ttft_p95<500ms", OBJECTIVE, budget=budget, loads=(CLOSED,), ledger=ledger,
+        plan=plan(budget, window_s=10.0, warmup_s=2.0, loads=4),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 100, 150, 300])
+def test_a_budget_in_time_is_kept(seconds: int) -> None:
+    """However many levels a trial probes: no measurement begins that does not fit."""
+    made, ledger = surface(), MemoryLedger()
+    began_s = made.clock()
+    decision = optimize(timed(seconds, ledger, made))
+    longest_s = max(outcome.spent_s for outcome in ledger.outcomes)
+    assert made.clock() - began_s <= seconds + 0.1 * longest_s
+    assert decision.baseline.summary[CAPACITY].n >= 1
+
+
+def test_baselines_that_the_time_cut_short_go_on_with_a_larger_budget() -> None:
+    made, ledger = surface(), MemoryLedger()
+    optimize(timed(60, ledger, made))
+    kept = list(ledger.outcomes)
+    assert not is_complete(
+        goal_of("ttft_p95<500ms", OBJECTIVE, loads=(CLOSED,)), trials_of(kept)[-1]
+    )
+    searching = timed(900, ledger, made)
+    optimize(searching)
+    assert ledger.outcomes[: len(kept)] == kept
+    baselines = [t for t in trials_of(ledger.outcomes) if t.stage == "baseline"]
+    assert len(baselines) == 2
+    assert all(is_complete(searching.goal, trial) for trial in baselines)
+    assert len(trials_of(ledger.outcomes)) > 2
