@@ -1,11 +1,13 @@
 """The options of `tuner sweep`, read and checked before anything starts.
 
-A sweep that is gone on with keeps what it was begun with; what contradicts it is refused.
+A sweep that is gone on with keeps what it was begun with; what contradicts it is refused, the
+same again is not.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,19 +78,9 @@ def _resumed(args: argparse.Namespace, study: Study) -> Request:
     space: dict[str, Any] = study.space or {}
     if "points" not in kept or "load_knobs" not in space:
         raise UserError(f"study {args.study!r} is no sweep; give another --study")
-    for flag, value in (
-        ("--knob", args.knob), ("--workload", args.workload), ("--constraint", args.constraint),
-        ("--points", args.points), ("--duration", args.duration), ("--warmup", args.warmup),
-        ("--quality", args.quality),
-    ):  # fmt: skip
-        if value:
-            raise UserError(
-                f"{flag} is what study {args.study!r} was begun with; leave it out to go on, or "
-                "give another --study"
-            )
     loads = study.workload or {}
     quality, task = study_quality(args, kept.get("quality"))
-    return Request(
+    request = Request(
         slos=parse_slos(args.slo or ([study.slos] if study.slos else [])),
         loads=tuple(Workload.from_dict(one) for one in (loads, *loads.get("also", []))),
         server_knobs=list(space["axes"]),
@@ -104,6 +96,35 @@ def _resumed(args: argparse.Namespace, study: Study) -> Request:
         task=task,
         resumed=study,
     )
+    _check_same(args, request, kept.get("quality"))
+    return request
+
+
+def _check_same(args: argparse.Namespace, begun: Request, quality: str | None) -> None:
+    """The command that began a study goes on with it, too. UserError where an option is another
+    one; quality: what the study was begun with."""
+    asked = _fresh(args)
+    now: Sequence[object]
+    before: Sequence[object]
+    for flag, given, now, before in (
+        ("--knob", args.knob, _knobs(asked), _knobs(begun)),
+        ("--workload", args.workload, asked.loads, begun.loads),
+        ("--constraint", args.constraint, asked.constraints, begun.constraints),
+        ("--points", args.points, [asked.points], [begun.points]),
+        ("--duration", args.duration, [f"{asked.window_s:g} s"], [f"{begun.window_s:g} s"]),
+        ("--warmup", args.warmup, [f"{asked.warmup_s:g} s"], [f"{begun.warmup_s:g} s"]),
+        ("--quality", args.quality, [asked.quality], [quality] if quality else []),
+    ):
+        if given not in (None, []) and now != before:
+            raise UserError(
+                f"{flag}: study {begun.name!r} was begun with "
+                f"{' and '.join(map(str, before)) or 'none'}; leave it out to go on, or give "
+                "another --study"
+            )
+
+
+def _knobs(request: Request) -> list[str]:
+    return [*request.server_knobs, *request.load_knobs]
 
 
 def _fresh(args: argparse.Namespace) -> Request:

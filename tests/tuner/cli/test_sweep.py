@@ -11,6 +11,7 @@ import pytest
 from storage import open_database
 from tests.tuner.cli.running import start, stop_when, stored, tuner
 from tests.tuner.fake_engine import FakeEngine
+from tuner.cli.main import main
 
 FAST = ["--workload", "prompt=16,output=4,concurrency=8", "--duration", "500ms", "--warmup", "0s"]
 ORIGINAL = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
@@ -95,22 +96,49 @@ def test_bad_input_is_one_sentence(tmp_path: Path, words: list[str], says: str) 
 def test_a_sweep_is_gone_on_with(tmp_path: Path) -> None:
     database = tmp_path / "slotune.db"
     with FakeEngine(knobs=dict(ORIGINAL)) as server:
-        process = start(
-            "sweep", "--url", server.url, "--knob", "chunk_size=32,512,2048", "--repeat", "2",
-            "--study", "s", *FAST, cwd=tmp_path,
-        )  # fmt: skip
+        words = ["sweep", "--url", server.url, "--study", "s"]
+        begun = [*words, "--knob", "chunk_size=32,512,2048", "--repeat", "2", *FAST]
+        process = start(*begun, cwd=tmp_path)
         process_out = stop_when(process, lambda: len(stored(database, "s")) >= 2, signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL, process_out
         before = len(stored(database, "s"))
-        refused = tuner("sweep", "--url", server.url, "--study", "s", *FAST, cwd=tmp_path)
-        assert refused.returncode == 2
-        assert "--workload is what study 's' was begun with" in refused.stderr
-        done = tuner("sweep", "--url", server.url, "--study", "s", "--json", cwd=tmp_path)
+        done = tuner(*begun, "--json", cwd=tmp_path)
         assert server.knobs == ORIGINAL
+        again = tuner(*words, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert json.loads(again.stdout) == json.loads(done.stdout)
     assert [p["runs"] for p in json.loads(done.stdout)["points"]] == [2, 2, 2]
     assert 2 <= before < 6
     assert len(stored(database, "s")) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--knob", "chunk_size=64"], "--knob: study 's' was begun with chunk_size=512,2048"),
+        (["--workload", "chat"], "begun with prompt=16,output=4,concurrency=8"),
+        (["--constraint", "chunk_size > 64"], "--constraint: study 's' was begun with none"),
+        (["--points", "7"], "--points: study 's' was begun with 5"),
+        (["--duration", "2s"], "--duration: study 's' was begun with 0.5 s"),
+        (["--warmup", "1s"], "--warmup: study 's' was begun with 0 s"),
+        (["--quality", "tasks.jsonl"], "--quality: study 's' was begun with none"),
+    ],
+)
+def test_a_sweep_is_not_gone_on_with_as_another(
+    tmp_path: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = {"question": "Bees?", "choices": ["Milk", "Honey"], "answer": 1}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(task))
+    words = [str(tmp_path / word) if word.endswith(".jsonl") else word for word in words]
+    common = ["sweep", "--study", "s", "--database", str(tmp_path / "x.db"), "--url"]
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        assert main([*common, server.url, "--knob", "chunk_size=512,2048", *FAST]) == 0
+        asked = len(server.requests)
+        assert main([*common, server.url, *words]) == 2
+        assert len(server.requests) == asked
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert says in said
+    assert said.endswith("; leave it out to go on, or give another --study")
 
 
 def test_several_knobs_and_several_loads(tmp_path: Path) -> None:
