@@ -7,6 +7,7 @@ than served.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from tuner.workload.sharing import repeated_share
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement
+    from tuner.records import RequestRecord
 
 LAG_SHARE_OF_BOUND = 0.1
 """A run whose p99 lag exceeds this share of the tightest latency bound is invalid."""
@@ -86,10 +88,7 @@ def notes(made: Measurement) -> list[str]:
 def why_invalid(made: Measurement, slos: SloSet) -> str:
     """One sentence; "" for a run whose figures stand."""
     if made.counts["sent"] == 0:
-        nothing = "no request was scheduled inside the measured window"
-        if not made.counts["warmup"]:
-            return nothing
-        return f"{nothing}: all {made.counts['warmup']} fell into the warm-up; shorten it"
+        return _nothing_sent(made)
     fault = _generator_fault(made, slos)
     if fault:
         return fault
@@ -99,6 +98,30 @@ def why_invalid(made: Measurement, slos: SloSet) -> str:
             "lasts; lower the rate"
         )
     return ""
+
+
+def _nothing_sent(made: Measurement) -> str:
+    """In a closed loop no client may have come free: no shorter warm-up changes that."""
+    nothing = "no request was scheduled inside the measured window"
+    count, start_s = made.counts["warmup"], made.window_s[0]
+    if not count:
+        return nothing
+    late = [r for r in made.records if r.state == "censored" or r.end_s >= start_s]
+    arrivals = made.workload.arrivals
+    if not arrivals.closed or len(late) < arrivals.clients_at(*made.window_s):
+        return f"{nothing}: all {count} fell into the warm-up; shorten it or measure longer"
+    took_s = max(_heard_s(record, start_s) - record.scheduled_s for record in late)
+    return (
+        f"{nothing}: {len(late)} of {count} sent before it took until after its start, up to "
+        f"{took_s:.3g} s each, and their clients were not free; measure for several times as long "
+        "as a request takes, or ask for shorter answers"
+    )
+
+
+def _heard_s(record: RequestRecord, least_s: float) -> float:
+    """When a request was last heard of, not before least_s."""
+    times = (record.end_s, *record.chunk_times_s[-1:], least_s)
+    return max(time_s for time_s in times if not math.isnan(time_s))
 
 
 def _generator_fault(made: Measurement, slos: SloSet) -> str:

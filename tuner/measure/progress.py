@@ -77,6 +77,13 @@ class Progress:
         return "measuring" if self.elapsed_s < self.total_s else "draining"
 
     @property
+    def clock(self) -> str:
+        """`measuring 12/35 s`; after the last send how long its answers have been waited for."""
+        if self.phase == "draining":
+            return f"draining for {self.elapsed_s - self.total_s:.0f} s"
+        return f"{self.phase} {self.elapsed_s:4.0f}/{self.total_s:.0f} s"
+
+    @property
     def eta_s(self) -> float:
         """Until the sending ends; the last answers may take longer."""
         return max(0.0, self.total_s - self.elapsed_s)

@@ -87,7 +87,11 @@ def measure(
     """
     total_s = warmup_s + duration_s
     rule = StopRule(slos or SloSet(), workload, warmup_s, price_per_hour)
-    tracker = Tracker(warmup_s=warmup_s, total_s=total_s)
+    last_s = workload.arrivals.last_s
+    tracker = Tracker(
+        warmup_s=warmup_s if last_s is None else 0.0,
+        total_s=total_s if last_s is None else min(total_s, last_s),
+    )
     ended_why = ""
 
     def tick(load: LoadResult) -> bool:

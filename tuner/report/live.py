@@ -28,8 +28,7 @@ def progress_text(progress: Progress) -> str:
     """The state in one line."""
     window = f"last {progress.recent_s:.0f} s"
     return (
-        f"{progress.phase} {min(progress.elapsed_s, progress.total_s):4.0f}/{progress.total_s:.0f} "
-        f"s · in flight {progress.in_flight} · done {progress.completed} · failed "
+        f"{progress.clock} · in flight {progress.in_flight} · done {progress.completed} · failed "
         f"{progress.failed} · TTFT p95 {show(progress.ttft.p95_s, 's')} n={progress.ttft.n} · "
         f"{progress.output_tps:.0f} tok/s ({window})"
     )
@@ -87,10 +86,12 @@ class LiveView:
         clock = Table.grid(padding=(0, 1), expand=True)
         clock.add_column(ratio=1)
         clock.add_column(justify="right")
-        left = (
-            f"{progress.phase} {done_s:.0f}/{progress.total_s:.0f} s · {progress.eta_s:.0f} s left"
-        )
-        clock.add_row(ProgressBar(total=progress.total_s, completed=done_s), Text(left))
+        left = " ".join(progress.clock.split())
+        if progress.phase != "draining":
+            left += f" · {progress.eta_s:.0f} s left"
+        total_s = max(1e-9, progress.total_s)
+        bar = ProgressBar(total=total_s, completed=max(1e-9, done_s))
+        clock.add_row(bar, Text(left))
         failed = f"{progress.failed} failed"
         counts = Text.assemble(
             f"{progress.sent} sent · {progress.completed} ok · ",

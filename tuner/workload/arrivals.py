@@ -44,6 +44,16 @@ class Arrivals:
     def closed(self) -> bool:
         return self.kind == "concurrency"
 
+    @property
+    def last_s(self) -> float | None:
+        """When the last session starts, where every one is given: none of them is a warm-up. None
+        for loads that last as long as they are sent."""
+        if self.kind == "at_once":
+            return 0.0
+        if self.kind == "trace" and self.recorded_s is not None:
+            return float(self.recorded_s[-1]) / self.speed
+        return None
+
     def at(self, level: float) -> Arrivals:
         """The same arrivals at another level: what is scaled is height, number or speed."""
         if self.kind == "trace":

@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.tuner.fake_server import FakeServer, tokens
+from tuner.endpoint import Endpoint
 from tuner.load import LoadResult
-from tuner.measure.progress import MOST_RECENT, Tracker
+from tuner.measure import Sending, measure
+from tuner.measure.progress import MOST_RECENT, Progress, Tracker
 from tuner.records import RequestRecord
+from tuner.workload import parse_workload
 
 
 class Clock(LoadResult):
@@ -96,3 +100,12 @@ def test_more_than_is_kept_still_gives_the_rate() -> None:
     assert found.completed == count
     assert found.completed_rate == pytest.approx(1000, rel=0.01)
     assert found.ttft.n == MOST_RECENT
+
+
+def test_a_load_that_is_given_has_no_warm_up_to_show() -> None:
+    seen: list[Progress] = []
+    with FakeServer(lambda _, __: tokens(4, gap_s=0.4)) as server:
+        workload = parse_workload("prompt=8,output=4,rate=inf,requests=6")
+        measure(Endpoint(server.url).probe(), workload, duration_s=20.0, warmup_s=5.0,
+                on_progress=seen.append, sending=Sending(drain_s=5.0))  # fmt: skip
+    assert {one.phase for one in seen} == {"draining"}

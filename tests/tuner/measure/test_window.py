@@ -173,3 +173,17 @@ def test_a_server_that_only_fails_has_no_steady_state_to_find() -> None:
     chosen = choose_window([failed(i, at_s=0.1 * i) for i in range(200)], OPEN, least_s=1, end_s=20)
     assert (chosen.window_s, chosen.steady.reached) == ((1, 20), None)
     assert not math.isnan(chosen.window_s[0])
+
+
+def test_requests_longer_than_the_window_are_told_as_that() -> None:
+    """Eight clients whose requests of the warm-up take until after the window opens."""
+    records = [good(i, at_s=0.0, ttft_s=11.0 + i / 10) for i in range(7)] + [running(7, 0.0)]
+    made = run(records, workload="prompt=8,output=4,concurrency=8")
+    made.window_s = (1.0, 9.0)
+    reason = summarize(made, None).invalid_reason
+    assert "8 of 8 sent before it took until after its start, up to 11.6 s each" in reason
+    assert "measure for several times as long" in reason
+    assert "shorten it" not in reason
+    over = run([good(i, at_s=0.1 * i) for i in range(4)])
+    over.window_s = (5.0, 9.0)
+    assert "all 4 fell into the warm-up; shorten it" in summarize(over, None).invalid_reason

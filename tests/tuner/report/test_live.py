@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import math
 import re
+from dataclasses import replace
 
 from tuner.measure.progress import Progress, Recent
-from tuner.report.live import LiveView, sparkline
+from tuner.report.live import LiveView, progress_text, sparkline
 
 NONE = Recent(math.nan, math.nan, math.nan, 0)
 RUNNING = Progress(
@@ -44,6 +45,16 @@ def test_a_log_gets_a_line_and_not_every_time() -> None:
     assert "measuring   12/35 s" in line
     assert "TTFT p95 230 ms n=95" in line
     assert "608 tok/s (last 10 s)" in line
+
+
+def test_what_is_waited_for_after_the_last_send_goes_on() -> None:
+    late = replace(RUNNING, elapsed_s=76.0, in_flight=1)
+    assert progress_text(late).startswith("draining for 41 s · in flight 1")
+    terminal = Terminal()
+    with LiveView("t", stream=terminal) as view:
+        view.update(replace(late, total_s=0.0, warmup_s=0.0))
+    assert "draining for 76 s" in terminal.getvalue()
+    assert "left" not in terminal.getvalue()
 
 
 def test_quiet_says_nothing() -> None:

@@ -97,3 +97,11 @@ def test_at_another_level(text: str, level: float, becomes: str) -> None:
     workload = parse_workload(f"prompt=1,output=1,{text}").at(level)
     assert workload == parse_workload(f"prompt=1,output=1,{becomes}")
     assert workload.arrivals.level == level
+
+
+def test_where_every_request_is_given_the_last_has_a_time() -> None:
+    recorded = np.array([0.0, 3.0, 24.0])
+    assert Arrivals("trace", 1.0, speed=2.0, recorded_s=recorded).last_s == 12.0
+    assert arrivals("rate=inf,requests=7").last_s == 0.0
+    assert arrivals("rate=2").last_s is None
+    assert arrivals("concurrency=2").last_s is None
