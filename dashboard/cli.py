@@ -100,10 +100,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
+    from tuner.diagnosis.settings import checked
+
     if args.url and args.prometheus:
         raise UserError("--url and --prometheus exclude each other: give the one to read from")
     if not 0.5 <= args.refresh <= 300:
         raise UserError(f"--refresh {args.refresh:g} is out of range: 0.5 to 300 seconds")
+    if args.label and not args.prometheus:
+        raise UserError("--label narrows the series of --prometheus: give that")
     _check_slos(args.slo)
     return Settings(
         url=_base_url("--url", args.url),
@@ -112,7 +116,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         slos=tuple(args.slo),
         refresh_s=args.refresh,
         labels=_pairs("--label", args.label),
-        knobs=_pairs("--set", args.knobs),
+        knobs=tuple(checked(dict(_pairs("--set", args.knobs))).items()),
         keep_history=not args.no_history,
     )
 

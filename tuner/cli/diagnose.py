@@ -125,6 +125,7 @@ def seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     from storage.sources import open_source
+    from tuner.diagnosis.settings import checked
     from tuner.diagnosis.thresholds import DEFAULT, device_peak, load_thresholds
     from tuner.errors import UserError
 
@@ -138,8 +139,11 @@ def run(args: argparse.Namespace) -> int:
         slos = parse_slos(args.slo)
     elif args.burn:
         raise UserError('--burn needs the SLOs whose budgets it is about: --slo "ttft_p95<500ms"')
-    settings = pairs(args.settings, "--set", "KNOB=VALUE")
+    settings = checked(pairs(args.settings, "--set", "KNOB=VALUE"))
     labels = pairs(args.label, "--label", "NAME=VALUE")
+    if labels and args.url:
+        raise UserError("--label narrows the series of --prometheus: give that in place of --url")
+    _check_databases(args)
     source = open_source(
         url=args.url,
         prometheus=args.prometheus,
@@ -152,6 +156,15 @@ def run(args: argparse.Namespace) -> int:
         return _evaluate(args, source, slos, thresholds, settings)
     finally:
         source.close()
+
+
+def _check_databases(args: argparse.Namespace) -> None:
+    """Before the server is watched. Raises StorageError."""
+    from storage.location import check, parse
+
+    _client_side(args)
+    if args.store:
+        check(parse(args.store))
 
 
 def _evaluate(

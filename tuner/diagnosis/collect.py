@@ -38,11 +38,12 @@ INFOS = ("vllm:cache_config_info", "slotune:scheduler_config_info")
 BASELINE_WINDOWS = 5
 """The hit rate "before" is that of this many windows."""
 
-_CONFIG_NAMES = {
+CONFIG_NAMES = {
     "max_num_batched_tokens": "chunk_size",
     "num_gpu_blocks": "num_kv_blocks",
     "device_type": "device",
 }
+"""What engines call the tree's settings."""
 
 
 def collect(
@@ -264,7 +265,7 @@ class _Look:
         for knob, facts in (server_info.get("knobs") or {}).items():
             found[knob] = str(facts["value"])
             found[f"{knob}_high"] = str(facts["high"])
-        return {_CONFIG_NAMES.get(k, k): v for k, v in found.items() if v != "None"}
+        return {CONFIG_NAMES.get(k, k): v for k, v in found.items() if v != "None"}
 
 
 def _ratio(top: Reading, bottom: Reading) -> Reading:

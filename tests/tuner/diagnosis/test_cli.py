@@ -104,6 +104,11 @@ def test_settings_are_taken(serve, capsys) -> None:  # type: ignore[no-untyped-d
         (["--url", "http://127.0.0.1:9"], "no metrics"),
         (["--url", "nonsense"], "nonsense"),
         (["--url", "http://127.0.0.1:9", "--set", "max_num_seqs"], "KNOB=VALUE"),
+        (["--url", "http://127.0.0.1:9", "--set", "foo=1"], "--set foo: the diagnosis knows no"),
+        (["--url", "http://127.0.0.1:9", "--set", "max_num_seq=8"], "did you mean max_num_seqs?"),
+        (["--url", "http://127.0.0.1:9", "--set", "max_num_seqs=nan"], "a whole number above 0"),
+        (["--url", "http://127.0.0.1:9", "--set", "max_num_seqs=-5"], "a whole number above 0"),
+        (["--url", "http://127.0.0.1:9", "--label", "a=b"], "--label narrows the series of"),
         (["--url", "http://127.0.0.1:9", "--slo", "ttft_p95"], "ttft_p95"),
         (["--url", "http://127.0.0.1:9", "--thresholds", "/none.toml"], "cannot be read"),
     ],
@@ -115,6 +120,13 @@ def test_bad_input_exits_2_with_one_sentence(  # type: ignore[no-untyped-def]
     err = capsys.readouterr().err
     assert says in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("flag", ["--database", "--store"])
+@pytest.mark.parametrize("path", [__file__, "/no/such/folder/x.db"])
+def test_a_database_is_looked_at_before_the_server(flag: str, path: str, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert main(["diagnose", "--url", "http://127.0.0.1:9", flag, path, "--quiet"]) == 2
+    assert f"the database {path} cannot be opened" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["--url", "a", "--prometheus", "b"],
