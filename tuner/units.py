@@ -11,6 +11,9 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*$", re.IGNORECASE
 LEAST_SHARE = 1e-5
 """A share below this and above 0 is told as less than it: its digits say nothing."""
 
+LEAST_NUMBER = 1e-4
+"""The same for any other number."""
+
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -32,13 +35,23 @@ def show(value: float, unit: str) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if unit == "s":
-        return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+        return f"{digits(value * 1e3)} ms" if abs(value) < 0.9995 else f"{digits(value)} s"
     if unit == "share":
-        return f"{value * 100:.3g} %" if not 0 < value < LEAST_SHARE else "< 0.001 %"
+        return f"{digits(value * 100)} %" if not 0 < value < LEAST_SHARE else "< 0.001 %"
     if unit == "$":
-        return f"$ {value:.3g}"
-    number = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{number} {unit}".rstrip()
+        return f"$ {digits(value)}"
+    return f"{digits(value)} {unit}".rstrip()
+
+
+def digits(value: float) -> str:
+    """Three significant digits and never an exponent: 0.0123, 4.5, 265000, < 0.0001, ∞."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    if 0 < abs(value) < LEAST_NUMBER:
+        return f"< {LEAST_NUMBER:g}" if value > 0 else f"> -{LEAST_NUMBER:g}"
+    return f"{value:.3g}"
 
 
 def count_text(count: int, noun: str) -> str:

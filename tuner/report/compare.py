@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuner.report.table import aligned, figure_text
+from tuner.units import digits
 
 if TYPE_CHECKING:
     from tuner.exchange.run import Run
@@ -148,12 +149,7 @@ def ratio_text(found: Comparison) -> tuple[str, str]:
         return f"{value} points", f"{low} … {high}"
     if math.isnan(found.ratio):
         return "–", "–"
-    interval = f"{found.low:.3g} … {_end(found.high)}"
-    return f"{_end(found.ratio)} ×", interval
-
-
-def _end(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:.3g}"
+    return f"{digits(found.ratio)} ×", f"{digits(found.low)} … {digits(found.high)}"
 
 
 def _row(key: str, found: Comparison) -> list[str]:

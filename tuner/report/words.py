@@ -28,22 +28,27 @@ GAINS = {
 }
 
 
-FIGURE_HEAD = f"{'figure':14}{'value':>12}{'95 % interval':>26}{'n':>8}  method"
+FIGURE_HEAD = f"{'figure':14}{'value':>12}{'95 % interval':>30}{'n':>8}  method"
 
 
 def figure_line(key: str, estimate: Estimate) -> str:
     """A figure under FIGURE_HEAD."""
     if not estimate.measured:
-        return f"{key:14}{'no data':>12}{'':>26}{0:>8}  {estimate.reason}"
-    interval = f"{show(estimate.low, estimate.unit)} … {show(estimate.high, estimate.unit)}"
+        return f"{key:14}{'no data':>12}{'':>30}{0:>8}  {estimate.reason}"
+    interval = f"  {show(estimate.low, estimate.unit)} … {show(estimate.high, estimate.unit)}"
     method = estimate.method.replace("inverted empirical CDF, binomial interval", "order statistic")
     value = show(estimate.value, estimate.unit)
-    return f"{key:14}{value:>12}{interval:>26}{estimate.n:>8}  {method}"
+    return f"{key:14}{value:>12}{interval:>30}  {estimate.n:>6}  {method}"
 
 
-def load_text(workload: object, seed: int, window_s: float, warmup_s: float) -> str:
-    """Under what load and over which window a study's figures were measured."""
+def load_text(
+    workload: object, seed: int, window_s: float, warmup_s: float, *, searched: bool = False
+) -> str:
+    """Under what load and over which window a study's figures were measured. searched: its level
+    is only where the search for the highest one began."""
+    level = " (where the search for the highest level began; other figures: at the highest level "
+    level = f"{level}that each run met)" if searched else ""
     return (
-        f"load {workload} · seed {seed} · each measurement {window_s:.3g} s after at least "
+        f"load {workload}{level} · seed {seed} · each measurement {window_s:.3g} s after at least "
         f"{warmup_s:.3g} s of warm-up"
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from tuner.records import RequestRecord
 from tuner.server_side.increases import ServerSide
+from tuner.units import count_text
 
 TOLERANCE = 0.05
 PROBES = 6
@@ -145,6 +146,12 @@ def _cause(check: Check, client: _Client, server: ServerSide, others: float) -> 
         return (
             "time between client and engine: network, proxy, HTTP front end or tokenizer – or this "
             "machine's own load"
+        )
+    cut = round(max(server.aborted or 0.0, client.failed + client.unfinished))
+    if cut:
+        return (
+            f"{count_text(cut, 'request')} that this client cut off or that failed: the server's "
+            "histogram holds the time until then, the client's mean only answers that came whole"
         )
     return "the server counts more than this client's wait: its histogram holds other requests"
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tuner.units import count_text
+from tuner.units import count_text, digits
 
 CONFIDENCE = 0.95
 """Of every interval and verdict that names no other."""
@@ -48,7 +48,7 @@ class Estimate:
         counted = count_text(self.counted_n, "effective sample")
         if self.effective_n is None or math.floor(self.effective_n) == self.counted_n:
             return f", {counted}"
-        return f", {counted} counted on of {self.effective_n:.3g}"
+        return f", {counted} counted on of {digits(self.effective_n)}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able: infinities as "inf", NaN as null."""

@@ -144,3 +144,14 @@ def test_failed_here_but_finished_there() -> None:
 def test_nothing_counted_by_a_server_that_exports_zero() -> None:
     check = differing(RECORDS, replace(SERVER, generation_tokens=0))["output tokens"]
     assert check.as_dict()["difference"] == float("inf")
+
+
+def test_longer_means_of_the_server_are_blamed_on_requests_that_were_cut_off() -> None:
+    """100 answers of 0.4 s here; the server saw five more go on for 5 s each."""
+    cut = [RequestRecord(100 + i, 0.0, sent_s=0.0) for i in range(5)]
+    busy = replace(SERVER, aborted=5.0, e2e_mean_s=0.62)
+    cause = differing([*RECORDS, *cut], busy)["mean E2E"].likely_cause
+    assert cause.startswith("5 requests that this client cut off or that failed: the server's")
+    assert "other requests" not in cause
+    alone = differing(RECORDS, replace(SERVER, e2e_mean_s=0.62))["mean E2E"].likely_cause
+    assert "other requests" in alone

@@ -52,8 +52,8 @@ def render_run_html(run: Run, extra: Sequence[tuple[str, str]] = ()) -> str:
         section("Summary", _tiles(run), _summary_lead(run)),
         section(
             "Service-level objectives", _slos(run),
-            "Line: the 95 % interval; dashed: the bound. A percentile is decided by the one-sided "
-            "binomial test on how many requests miss its bound, other figures by their interval.",
+            "Line: the 95 % interval; dashed: the bound. A clause is decided where its interval "
+            "lies on one side of the bound; of a percentile the end that leaves 5 % beyond it.",
         ),
         section(
             "Distributions", _distributions(run, frame, clauses),

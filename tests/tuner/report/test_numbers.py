@@ -1,0 +1,48 @@
+"""Figures as people read them: no exponents, columns that never run into each other."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.report.words import FIGURE_HEAD, figure_line
+from tuner.stats import Estimate
+from tuner.units import show
+
+UNITS = ("s", "share", "tok/s", "req/s", "$", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (265_000.0, "s", "265000 s"),
+        (1e-9, "s", "< 0.0001 ms"),
+        (7.19e-7, "share", "< 0.001 %"),
+        (1290.0, "tok/s", "1290 tok/s"),
+        (5e-6, "req/s", "< 0.0001 req/s"),
+        (0.0123, "s", "12.3 ms"),
+        (0.0, "s", "0 ms"),
+        (1234.5, "$", "$ 1234"),
+        (math.inf, "s", "∞"),
+        (math.nan, "s", "no data"),
+    ],
+)
+def test_a_figure_has_no_exponent(value: float, unit: str, text: str) -> None:
+    assert show(value, unit) == text
+
+
+@given(st.floats(1e-12, 1e12), st.sampled_from(UNITS))
+def test_no_figure_has_one(value: float, unit: str) -> None:
+    assert "e+" not in show(value, unit)
+    assert "e-" not in show(value, unit)
+
+
+def test_columns_are_apart_however_wide_a_figure_is() -> None:
+    line = figure_line("rps", Estimate(0.32, 0.0958, 0.544, 12, "req/s", "batch means"))
+    assert "0.32 req/s  " in line
+    assert line.index("batch means") == FIGURE_HEAD.index("method")
+    wide = Estimate(1e-7, 1e-8, 123_456.0, 1_234_567, "req/s", "m")
+    assert "< 0.0001 req/s  < 0.0001 req/s … 123456 req/s  1234567" in figure_line("rps", wide)
