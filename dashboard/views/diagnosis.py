@@ -16,7 +16,7 @@ import streamlit as st
 from dashboard import markup, verify
 from dashboard.connect import evaluator, metric_source
 from dashboard.evaluator import BEAT_S, Evaluator
-from dashboard.format import duration, number, scaled
+from dashboard.format import duration, scaled
 from dashboard.prove import sweep_command
 from dashboard.settings import current
 from tuner.diagnosis import Diagnosis, Lever, NodeResult, State
@@ -184,7 +184,7 @@ def _facts(node: NodeResult) -> str:
         ("value", _with_unit(node.value, node.unit)),
         ("threshold", _threshold(node)),
         ("window", duration(node.window_s) if node.window_s else "now"),
-        ("samples", number(node.samples)),
+        ("seen over", node.seen_over or "–"),
         ("data age", "–" if node.age_s is None else duration(node.age_s)),
         ("confidence", node.confidence.value if node.confidence else "–"),
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from storage.sources.base import Outcome, Reading
 from tuner.diagnosis import levers
 from tuner.diagnosis.model import Lever, NodeResult, State
-from tuner.diagnosis.registry import how_to_get
+from tuner.diagnosis.registry import how_to_get, observed
 from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo.grammar import Clause
@@ -124,13 +124,22 @@ class Frame:
             found += parts.values() if parts else [case.s[name]]
         return found
 
+    def seen_over(self, case: Case) -> tuple[int, str]:
+        """(how many, of what): a histogram's observations, the fewest of those used; for what is
+        read off gauges and counters, the requests that finished meanwhile."""
+        seen = [(case.s[n].samples, observed(n)) for n in self.uses if observed(n) and case.s[n].ok]
+        finished = case.s.value("finished")
+        if seen or finished is None or not (self.uses or self.also):
+            return min(seen, default=(0, ""))
+        return round(finished), "requests"
+
     def blank(self, case: Case, state: State, summary: str) -> NodeResult:
         readings = self.readings(case)
         queries = tuple(dict.fromkeys(r.query for r in readings if r.query and r.ok))
-        samples = [case.s[n].samples for n in self.uses if n in case.s.readings and case.s[n].ok]
+        samples, counted = self.seen_over(case)
         return NodeResult(
             self.key, self.title, state, summary, self.parent, unit=self.unit,
-            window_s=case.s.window_s, samples=min(samples, default=0), age_s=case.age_s,
+            window_s=case.s.window_s, samples=samples, counted=counted, age_s=case.age_s,
             will_not_help=self.will_not_help, queries=queries,
         )  # fmt: skip
 

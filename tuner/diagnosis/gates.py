@@ -122,7 +122,7 @@ def errors(case: Case) -> list[Check]:
             case, lambda: count / total, t(f"{name}_share_warning"), critical,
             says=lambda share: f"{share:.1%} ({count:.0f} of {total:.0f} requests)",
         )  # fmt: skip
-        return Check(replace(check.node, samples=int(total)), check.exact)
+        return Check(replace(check.node, samples=round(total), counted="requests"), check.exact)
 
     leaves = [
         leaf("errors", "Errors", ("error",), "error", levers.SERVER_LOG),
@@ -175,5 +175,11 @@ def roll_up(case: Case, frame: Frame, leaves: list[Check], calm: str) -> Check:
         said = worst.summary
     node = frame.blank(case, worst.state, said)
     return Check(
-        replace(node, missing=worst.missing, how_to_get=worst.how_to_get, samples=worst.samples)
+        replace(
+            node,
+            missing=worst.missing,
+            how_to_get=worst.how_to_get,
+            samples=worst.samples,
+            counted=worst.counted,
+        )
     )

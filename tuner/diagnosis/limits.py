@@ -84,7 +84,7 @@ def _counted(case: Case, key: str, steps: dict[str, float]) -> Check:
         says=lambda share: f"held back {share:.0%} of {total:.0f} steps",
         when=shares[key] == max(shares.values()),
     )  # fmt: skip
-    return Check(replace(check.node, samples=int(total)), exact=True)
+    return Check(replace(check.node, samples=round(total), counted="steps"), exact=True)
 
 
 def _kv(case: Case) -> Check:

@@ -53,8 +53,9 @@ class Lever:
 class NodeResult:
     """One node of the tree. key is stable ("3a.kv"), parent the key it hangs under ("": a root).
 
-    value and threshold share `unit`; comparison says how they are compared. samples are
-    observations in window_s (requests, tokens or steps), age_s the data's age at evaluation.
+    value and threshold share `unit`; comparison says how they are compared. samples are how many
+    `counted` (requests, steps, gaps) of window_s the value was seen over, age_s the data's age at
+    evaluation.
     summary is one sentence; evidence are (name, text) pairs; queries the exact PromQL asked.
     pending: the condition holds, but not yet for as many evaluations as firing takes.
     """
@@ -70,6 +71,7 @@ class NodeResult:
     comparison: str = "≥"
     window_s: float = 0.0
     samples: int = 0
+    counted: str = ""
     age_s: float | None = None
     confidence: Confidence | None = None
     levers: tuple[Lever, ...] = ()
@@ -84,6 +86,14 @@ class NodeResult:
     @property
     def firing(self) -> bool:
         return self.state.firing
+
+    @property
+    def seen_over(self) -> str:
+        """`178 requests`; "" where nothing was counted, or an older version did not keep what."""
+        if not self.counted:
+            return ""
+        noun = self.counted.removesuffix("s") if self.samples == 1 else self.counted
+        return f"{self.samples:,} {noun}"
 
     @property
     def on_watch(self) -> bool:

@@ -273,6 +273,18 @@ _HOW_TO_GET = (
 )
 
 
+_OBSERVED = {
+    **dict.fromkeys(LATENCIES, "requests"), "itl": "gaps", "step_tokens": "steps",
+    **dict.fromkeys(("prompt_tokens", "answer_tokens", "asked_tokens"), "requests"),
+    **dict.fromkeys(("client_ttft", "client_server_ttft"), "requests"),
+}  # fmt: skip
+
+
+def observed(name: str) -> str:
+    """What a signal's observations are, of a mean or a quantile; "" for what is no histogram."""
+    return _OBSERVED.get(name) or _OBSERVED.get(name.rpartition("_p")[0], "")
+
+
 def how_to_get(name: str) -> str:
     """What an operator does to have the signal; "" for one the registry does not know."""
     return _HOW_TO_GET.get(name, "")

@@ -88,7 +88,8 @@ def _tail(node: NodeResult) -> str:
     if node.symptom_of:
         parts.append(f"symptom of {node.symptom_of}")
     if node.confidence:
-        parts.append(f"{node.confidence.value}, n={node.samples}")
+        seen = f", n={node.seen_over}" if node.seen_over else ""
+        parts.append(f"{node.confidence.value}{seen}")
     return f" [{'; '.join(parts)}]" if parts else ""
 
 

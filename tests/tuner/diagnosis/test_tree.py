@@ -431,3 +431,32 @@ def test_a_cap_turned_below_what_ran_says_which_is_of_when() -> None:
         .node("5.seq_cap")
         .summary.startswith("2.4 ran in the window, the cap is now 1, 9.0 wait")
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "samples", "counted"),
+    [
+        ("2.errors", 114, "requests"),
+        ("3", 40, "requests"),
+        ("3a.seq_cap", 272, "steps"),
+        ("4", 900, "gaps"),
+        ("5", 114, "requests"),  # gauges of one replica: what finished meanwhile
+        ("5.seq_cap", 114, "requests"),
+        ("6", 114, "requests"),
+        ("0", 0, ""),
+    ],
+)
+def test_a_node_says_what_its_samples_are(key: str, samples: int, counted: str) -> None:
+    look = signals(
+        finished=113.6, waiting=9.0, ttft_p95=3.0, itl_p95=0.9, config={"max_num_seqs": "8"},
+        breakdowns={"finished_by": {"stop": 113.6, "error": 0.0},
+                    "binding": {"seq_cap": 271.7, "other": 0.0}},
+    )  # fmt: skip
+    seen = {"ttft_p95": 40, "itl_p95": 900, "running": 1, "waiting": 1, "kv_usage": 1}
+    counts = {name: replace(look.readings[name], samples=n) for name, n in seen.items()}
+    slos = Slos((Clause("ttft", 0.5), Clause("itl", 0.05)))
+    found = diagnose(replace(look, readings={**look.readings, **counts}), slos)
+    node = found.node(key)
+    assert (node.samples, node.counted) == (samples, counted)
+    if key == "2.errors":
+        assert "0 of 114 requests" in node.summary
