@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.cli.common import (
     EXIT_ANSWER_IS_NO,
@@ -12,6 +14,11 @@ from tuner.cli.common import (
     add_output_options,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from tuner.exchange.run import Run
+    from tuner.report.compare import Compared
+    from tuner.slo import SloSet
 
 NAME = "compare"
 HELP = "compare two runs, two configurations of a study, or files: is B better than A?"
@@ -34,32 +41,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: B is not shown to be worse in a figure that decides; 1: it is."""
     from tuner.exchange.find import Runs, aligned
-    from tuner.figures.comparison import compare_runs
-    from tuner.report.compare import (
-        Compared,
-        compare_dict,
-        compare_lines,
-        deciding_keys,
-        keys_of,
-        warnings,
-    )
+    from tuner.report.compare import compare_dict, compare_lines
     from tuner.slo import parse_slos
 
     slos = parse_slos(args.slo)
     with Runs(args.database) as runs:
-        a, b = aligned(runs.side(args.a), runs.side(args.b))
+        a, b = runs.side(args.a), runs.side(args.b)
+    each = [(load, _compared(args, slos, *aligned(*sides))) for load, sides in _by_load(args, a, b)]
+    if args.html:
+        _write_page(args, slos, each)
+    if args.json and len(each) == 1:
+        print_json(compare_dict(each[0][1]))
+    elif args.json:
+        print_json({"loads": [{"load": load} | compare_dict(one) for load, one in each]})
+    else:
+        heads = [f"load {load}" if load else "" for load, _ in each]
+        texts = ["\n".join(compare_lines(one)) for _, one in each]
+        told = zip(heads, texts, strict=True)
+        print("\n\n".join(f"{head}\n{text}".lstrip() for head, text in told))
+        known = {run.workload for _, one in each for run in (*one.a, *one.b)}
+        for load in dict.fromkeys(run.workload for run in (*a, *b) if run.workload not in known):
+            print(f"not compared: load {load}, under which only one side was measured")
+    return EXIT_ANSWER_IS_NO if any(one.worse for _, one in each) else EXIT_DONE
+
+
+def _by_load(
+    args: argparse.Namespace, a: Sequence[Run], b: Sequence[Run]
+) -> list[tuple[str, tuple[list[Run], list[Run]]]]:
+    """The sides as they are, or where one was measured under several loads, both under each load
+    that they share: what different loads cost is no figure taken together. Raises UserError."""
+    from tuner.errors import UserError
+
+    loads = [list(dict.fromkeys(run.workload for run in side)) for side in (a, b)]
+    if max(map(len, loads)) == 1 or any("" in side for side in loads):
+        return [("", (list(a), list(b)))]
+    shared = [load for load in loads[0] if load in loads[1]]
+    if not shared:
+        under = [" and ".join(side) for side in loads]
+        raise UserError(
+            f"{args.a} was measured under {under[0]}, {args.b} under {under[1]}: no load is common "
+            "to both; name runs by their ids (`tuner runs`)"
+        )
+    return [
+        (load, ([r for r in a if r.workload == load], [r for r in b if r.workload == load]))
+        for load in shared
+    ]
+
+
+def _compared(
+    args: argparse.Namespace, slos: SloSet, a: Sequence[Run], b: Sequence[Run]
+) -> Compared:
+    from tuner.figures.comparison import compare_runs
+    from tuner.report.compare import Compared, deciding_keys, keys_of, warnings
+
     unknown = {metric: why for found in (*a, *b) for metric, why in found.unknown.items()}
     sides = [[(found.records, found.window_s) for found in side] for side in (a, b)]
     figures = compare_runs(sides[0], sides[1], keys_of(slos, unknown), slos)
-    compared = Compared(args.a, args.b, a, b, figures, deciding_keys(slos), warnings(a, b))
-    if args.html:
-        from tuner.cli.export import write_whole
-        from tuner.report.html import render_compare_html
+    return Compared(args.a, args.b, a, b, figures, deciding_keys(slos), warnings(a, b))
 
-        page = render_compare_html(compared, slos)
-        write_whole(Path(args.html), lambda part: part.write_text(page, encoding="utf-8"))
-    if args.json:
-        print_json(compare_dict(compared))
-    else:
-        print("\n".join(compare_lines(compared)))
-    return EXIT_ANSWER_IS_NO if compared.worse else EXIT_DONE
+
+def _write_page(
+    args: argparse.Namespace, slos: SloSet, each: Sequence[tuple[str, Compared]]
+) -> None:
+    from tuner.cli.export import write_whole
+    from tuner.errors import UserError
+    from tuner.report.html import render_compare_html
+
+    if len(each) > 1:
+        raise UserError(
+            f"--html shows one load, and these sides share {len(each)}: name the runs of one by "
+            "their ids (`tuner runs`)"
+        )
+    page = render_compare_html(each[0][1], slos)
+    write_whole(Path(args.html), lambda part: part.write_text(page, encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from storage import open_database
 from tests.tuner.exchange.recorded import fixture, made
 from tests.tuner.fake_server import FakeServer
+from tests.tuner.report.stored_studies import measured
+from tests.tuner.report.stored_studies import store as store_study
 from tests.tuner.runs import good, running
+from tests.tuner.search.synthetic import DEFAULTS
 from tuner.cli.main import main
 from tuner.exchange.run import store
 
@@ -147,6 +151,44 @@ def test_compare_doubts_what_is_not_comparable(database: str, capsys: Capture) -
     assert "measured by slotune against guidellm" in out
     assert "itl not compared: GuideLLM" in out
     assert "itl_p95" not in out.split("warning: itl")[0]
+
+
+def study_under(path: str, name: str, loads: Sequence[str]) -> None:
+    slos = "ttft_p95<500ms"
+    outcomes = [
+        measured(DEFAULTS, stage="baseline", seed=seed, at_s=20.0 * seed, load=load,
+                 ttft_s=0.1 * (1 + place), slos=slos)
+        for seed in range(2) for place, load in enumerate(loads)
+    ]  # fmt: skip
+    store_study(Path(path), outcomes, name=name, loads=loads, slos=slos)
+
+
+SHORT, LONG = "prompt=64,output=8,rate=10", "prompt=128,output=8,rate=5"
+
+
+def test_several_loads_are_compared_each_for_itself(tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "loads.db")
+    study_under(path, "two", [SHORT, LONG])
+    study_under(path, "one", [SHORT])
+    study_under(path, "three", [SHORT, LONG])
+    study_under(path, "other", ["prompt=9,output=8,rate=5"])
+    found = told_json(capsys, "compare", "two:baseline", "three:baseline", "--database", path)
+    assert [one["load"] for one in found["loads"]] == [SHORT, LONG]
+    first, second = (one["figures"]["ttft_p50"]["a"]["value"] for one in found["loads"])
+    assert second == pytest.approx(2 * first, rel=0.05)  # not one percentile of both
+    text = told(capsys, "compare", "two:baseline", "three:baseline", "--database", path)
+    assert text.startswith(f"load {SHORT}\nA: ")
+    assert f"\n\nload {LONG}\nA: " in text
+    single = told(capsys, "compare", "two:baseline", "one:baseline", "--database", path)
+    assert "another workload" not in single
+    assert single.endswith(f"not compared: load {LONG}, under which only one side was measured\n")
+    assert single.count(LONG) == 1
+    words = ["compare", "two:baseline", "other:baseline", "--database", path]
+    assert main(words) == 2
+    assert "no load is common to both" in capsys.readouterr().err
+    page = ["--html", str(tmp_path / "c.html")]
+    assert main(["compare", "two:baseline", "three:baseline", "--database", path, *page]) == 2
+    assert "--html shows one load" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
