@@ -30,6 +30,7 @@ from tuner.search.capacity import MOST_PROBES
 from tuner.search.decide import Config, Decision
 from tuner.search.ledger import StudyLedger
 from tuner.search.levels import LOOKS
+from tuner.search.objective import CAPACITY
 from tuner.search.optimize import Search, optimize
 from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
@@ -190,7 +191,10 @@ class Sitting:
             return
         lines = report_lines(
             decision, self.goal, served=served,
-            load=load_text(loads, self.request.seed, self.plan.window_s, self.plan.warmup_s),
+            load=load_text(
+                loads, self.request.seed, self.plan.window_s, self.plan.warmup_s,
+                searched=self.goal.objectives[0].key == CAPACITY,
+            ),
             study=self.study.name, resume=self._resume(), outcomes=outcomes, nearest=nearest,
             ruled_out=ruled_out,
         )  # fmt: skip

@@ -174,8 +174,12 @@ class Capacity:
             return ""
         found = bracket_of(trial.parts)
         if found.met == 0:
-            return f"capacity below {found.missed:g} {self.unit}"
-        return f"capacity {found.met:g} {self.unit}, missed at {found.missed:g}"
+            return f"capacity below {self._level_text(found.missed)}"
+        missed = f"missed at {found.missed:g}" if math.isfinite(found.missed) else "missed nowhere"
+        return f"capacity {self._level_text(found.met)}, {missed}"
+
+    def _level_text(self, level: float) -> str:
+        return f"{level:g} {'client' if self.load.arrivals.closed and level == 1 else self.unit}"
 
     def pooled(
         self,

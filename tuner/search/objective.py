@@ -104,7 +104,7 @@ def _key(text: str, flag: str) -> str:
     except UserError:
         known = [name for name, m in BY_ANY_NAME.items() if not m.per_request]
         known += ["ttft_p95", CAPACITY]
-        close = difflib.get_close_matches(text, known, n=1, cutoff=0.4)
+        close = difflib.get_close_matches(text, known, n=1, cutoff=0.6)
         hint = f"did you mean {close[0]}?" if close else "e.g. output_tps, goodput, ttft_p95"
         raise UserError(f"{flag} {text}: unknown figure; {hint}") from None
     return clause.key

@@ -94,6 +94,7 @@ def test_capacity_is_shown_with_its_bracket(kinds: dict[str, StudyReport]) -> No
     assert {p.state for p in report.points} <= {"pass", "inconclusive"}
     text = whole(render_study_html(report), charts=7)
     assert "capacity" in text
+    assert "(where the search for the highest level began; other figures: at" in text
     (ladder,) = report.ladders
     by_factor = {rung.factor: rung for rung in ladder.rungs}
     tight, loose = by_factor[0.5].estimate, by_factor[1.0].estimate

@@ -210,6 +210,7 @@ def test_objectives() -> None:
         ([], ["cost_per_mtok"], "--price-per-hour"),
         (["rps", "goodput"], ["ttft_p95", "tpot_p95"], "at most 3"),
         (["capacty"], [], "did you mean capacity"),
+        (["foo"], [], "unknown figure; e.g. output_tps"),
     ],
 )
 def test_objectives_that_contradict_each_other(
