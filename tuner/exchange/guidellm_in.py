@@ -7,6 +7,7 @@ due at `targeted_start`; those of a closed loop when they were sent.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,6 +27,7 @@ from tuner.exchange.imported import (
 )
 from tuner.exchange.run import Run
 from tuner.records import RequestRecord, RequestState
+from tuner.workload import parse_workload
 
 FORMAT = "guidellm"
 SCHEDULED = ("constant", "poisson", "async", "replay", "trace")
@@ -86,7 +88,9 @@ def _benchmark(benchmark: Mapping[str, Any], name: str, version: str) -> Run:
     start_s, end_s = (number(at, f"{name}: the window") - zero_s for at in window)
     if not benchmark.get("warmup_duration") and records:
         start_s = min(start_s, records[0].scheduled_s)  # the first was due just before it was sent
-    source = Source(FORMAT, version or ("0.2 or 0.3" if flat else ""), name, _load(strategy),
+    own = {} if flat else _of_slotune(benchmark["config"])
+    version = version or ("0.2 or 0.3" if flat else "")
+    source = Source(FORMAT, version + own.get("by", ""), name, _load(strategy),
                     _unknown(benchmark, records, scheduled))  # fmt: skip
     backend = benchmark["worker"] if flat else benchmark["config"].get("backend") or {}
     return imported(
@@ -97,8 +101,24 @@ def _benchmark(benchmark: Mapping[str, Any], name: str, version: str) -> Run:
         url=str(backend.get("target") or backend.get("backend_target") or ""),
         model=str(backend.get("model") or backend.get("backend_model") or ""),
         arrivals=_arrivals(strategy, len(records)),
-        seed=strategy.get("random_seed"),
+        seed=own.get("seed", strategy.get("random_seed")),
+        workload=own.get("workload", ""),
     )
+
+
+def _of_slotune(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What slotune has written beside GuideLLM's own words: by, workload and seed, as far as they
+    are there. A workload that names a file is left out: the file is its own."""
+    environment, asked = config.get("environment"), config.get("requests")
+    by = str(environment.get("written_by") or "") if isinstance(environment, Mapping) else ""
+    if not by.startswith("slotune ") or not isinstance(asked, Mapping):
+        return {}
+    found: dict[str, Any] = {"by": f", written by {one_line(by)}"}
+    text, seed = asked.get("workload"), asked.get("seed")
+    if isinstance(text, str) and "file=" not in text and "trace=" not in text:
+        with contextlib.suppress(UserError):
+            found["workload"] = str(parse_workload(text))
+    return found | ({"seed": seed} if isinstance(seed, int) and seed >= 0 else {})
 
 
 def _requests(benchmark: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], RequestState]]:

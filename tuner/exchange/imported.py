@@ -48,10 +48,11 @@ def imported(
     model: str,
     arrivals: str,
     seed: int | None = None,
+    workload: str = "",
 ) -> Run:
-    """arrivals: our words for the load, "concurrency=8" or "rate=2". Raises UserError without a
-    single request in the window."""
-    workload = f"prompt={_lengths(records, 'prompt')},output={_lengths(records, 'output')}"
+    """arrivals: our words for the load, "concurrency=8" or "rate=2". workload: its whole text,
+    where the file tells it. Raises UserError without a single request in the window."""
+    lengths = f"prompt={_lengths(records, 'prompt')},output={_lengths(records, 'output')}"
     about = {
         "format": source.format,
         "version": source.version,
@@ -66,7 +67,7 @@ def imported(
         began_unix_s=began_unix_s,
         url=url,
         model=model,
-        workload=f"{workload},{arrivals}",
+        workload=workload or f"{lengths},{arrivals}",
         seed=seed,
         config={"url": url, "model": model},
         summary={"source": about, "lag_p99_s": _lag_s(source, records, window_s)},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +114,18 @@ def test_rate_and_concurrency_average_over_the_window() -> None:
     found = concurrency(np.array([0.0, 2.0]), np.array([4.0, 6.0]), (0.0, 10.0))
     assert found["mean"] == pytest.approx(0.8)
     assert found["max"] == 2.0
+
+
+def test_an_export_of_our_own_comes_back_with_its_workload(tmp_path: Path) -> None:
+    text = "prompt=8,output=4,rate=2,burstiness=0.5"
+    (back,) = read_file(written(tmp_path, export(replace(made(MIXED), workload=text, seed=7))))
+    assert (back.workload, back.seed) == (text, 7)
+    assert f"imported from guidellm 0.8.1, written by slotune {version('slotune')}" in back.notes
+    told = export(replace(made(MIXED), workload="trace=/no/such/file.csv", seed=7))
+    (gone,) = read_file(written(tmp_path, told))
+    assert "trace" not in gone.workload
+
+
+def test_a_report_of_guidellm_is_not_taken_for_ours() -> None:
+    (theirs,) = read_file(fixture("guidellm-0.8-constant.json"))
+    assert "imported from guidellm 0.8.1" in theirs.notes
