@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many sessions are drawn (default %(default)s)",
     )  # fmt: skip
     show.add_argument(
-        "--duration", default="60s", help="sending time of the arrivals (default %(default)s)"
+        "--duration",
+        metavar="TIME",
+        help="sending time of the arrivals (default 60s, or until its profile or trace ends)",
     )
     show.add_argument("--json", action="store_true", help="print the result as JSON")
     record = actions.add_parser("record", help="build a workload from real traffic")
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     from tuner.units import parse_duration_s
     from tuner.workload import parse_workload
-    from tuner.workload.show import lines, picture
+    from tuner.workload.show import lines, picture, shown_s
 
     if args.text is None:
         return _show_presets(as_json=args.json)
@@ -74,8 +76,10 @@ def _show(args: argparse.Namespace) -> int:
         raise UserError(f"--seed must be 0 or more, got {args.seed}")
     if not 1 <= args.sessions <= 1_000_000:
         raise UserError(f"--sessions must be 1 to 1000000, got {args.sessions}")
-    duration_s = parse_duration_s(args.duration, "--duration")
-    shown = picture(parse_workload(args.text), args.seed, args.sessions, duration_s)
+    workload = parse_workload(args.text)
+    given = args.duration is not None
+    duration_s = parse_duration_s(args.duration, "--duration") if given else shown_s(workload)
+    shown = picture(workload, args.seed, args.sessions, duration_s)
     if args.json:
         print_json(shown.as_dict())
     else:
@@ -87,12 +91,13 @@ def _show_presets(*, as_json: bool) -> int:
     from dataclasses import asdict
 
     from tuner.workload.grammar import DEFAULT, KEYS
-    from tuner.workload.presets import TABLE, table_markdown
+    from tuner.workload.presets import TABLE, table_lines
 
     if as_json:
         print_json({"presets": [asdict(preset) for preset in TABLE], "keys": KEYS})
         return EXIT_DONE
-    print(table_markdown())
+    print("presets")
+    print("\n".join(f"  {line}" for line in table_lines()))
     print(f"\nkeys (default: {DEFAULT})")
     print("\n".join(f"  {key + '=':16}{what}" for key, what in KEYS.items()))
     return EXIT_DONE

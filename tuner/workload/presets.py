@@ -7,6 +7,7 @@ median; a spread that its source does not give, and every shape without a source
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 OWN = "our own choice"
 
@@ -84,3 +85,13 @@ def table_markdown() -> str:
     rows = [(f"`{p.name}`", f"`{p.text}`", p.figures, p.source) for p in TABLE]
     lines = [_HEADER, ("---",) * len(_HEADER), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def table_lines() -> list[str]:
+    """The same for a terminal: a preset and below it what it stands for and stands on."""
+    lines = []
+    for preset in TABLE:
+        rest = f"{preset.figures} ({preset.source})"
+        lines += [f"{preset.name:10}{preset.text}"]
+        lines += wrap(rest, 90, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    return lines

@@ -43,6 +43,11 @@ class Profile:
     def peak(self) -> float:
         return max(max(segment.low, segment.high) for segment in self.segments)
 
+    @property
+    def length_s(self) -> float:
+        """Of the segments whose duration is given."""
+        return sum(segment.duration_s or 0.0 for segment in self.segments)
+
     def scaled(self, factor: float) -> Profile:
         """The same shape at another height."""
         return Profile(

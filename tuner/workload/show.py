@@ -6,6 +6,7 @@ Everything shown says its unit and how many samples it stands on.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ BINS = 12
 BAR_CHARS = 40
 ARRIVALS_AT_MOST = 200_000
 QUANTILES = (0.05, 0.5, 0.95, 0.99)
+SHOWN_S = 60.0
 SPREAD_FOR_LOG = 10.0
 """A p95 this many times the p5 is drawn on a logarithmic scale."""
 
@@ -93,6 +95,14 @@ def picture(workload: Workload, seed: int, sessions: int, duration_s: float) -> 
         str(workload), seed, sessions, len(pairs), drawn, _curve(workload, seed, duration_s),
         repeated_share(workload, seed, pairs), _notes(workload),
     )  # fmt: skip
+
+
+def shown_s(workload: Workload) -> float:
+    """How long the arrivals are drawn for where nobody says: to the end of what is given."""
+    arrivals = workload.arrivals
+    planned_s = arrivals.profile.length_s if arrivals.profile is not None else 0.0
+    last_s = arrivals.last_s or 0.0
+    return max(SHOWN_S, planned_s, math.nextafter(last_s, math.inf))
 
 
 def lines(shown: Picture) -> list[str]:
@@ -191,6 +201,8 @@ def _histogram(drawn: Drawn) -> list[str]:
 
 
 def _arrivals(curve: Curve) -> list[str]:
+    if curve.closed and {n for _, _, n in curve.bins} == {curve.count}:
+        return [f"clients: {curve.count} all the time (closed loop)"]
     if curve.closed:
         head = f"clients over {curve.duration_s:g} s of sending (closed loop): peak {curve.count}"
     else:

@@ -12,8 +12,8 @@ from tuner.cli import workload as command
 from tuner.errors import UserError
 from tuner.workload import PRESETS, parse_workload
 from tuner.workload.grammar import KEYS
-from tuner.workload.presets import table_markdown
-from tuner.workload.show import Picture, lines, picture
+from tuner.workload.presets import TABLE, table_markdown
+from tuner.workload.show import Picture, lines, picture, shown_s
 
 DOCS = Path(__file__).parents[3] / "docs" / "workloads.md"
 
@@ -96,10 +96,31 @@ def test_command_prints_and_gives_json(capsys: pytest.CaptureFixture[str]) -> No
 def test_command_without_a_text_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("show") == 0
     out = capsys.readouterr().out
-    assert table_markdown() in out
+    told = " ".join(out.split())
+    for preset in TABLE:
+        assert f"{preset.name} {preset.text} {preset.figures} ({preset.source})" in told
+    assert "|" not in out
+    assert max(len(line) for line in out.splitlines()) <= 120  # a text stays whole
     assert all(f"{key}=" in out for key in KEYS)
     assert run("show", "--json") == 0
     assert [p["name"] for p in json.loads(capsys.readouterr().out)["presets"]] == list(PRESETS)
+
+
+def test_a_ramp_is_drawn_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "prompt=8,output=4,rate=1..10@5m"
+    assert run("show", text, "--sessions", "9", "--json") == 0
+    arrivals = json.loads(capsys.readouterr().out)["arrivals"]
+    assert arrivals["duration_s"] == 300
+    assert arrivals["bins"][-1][2] > 4 * arrivals["bins"][0][2]
+    assert run("show", text, "--sessions", "9", "--duration", "30s", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["arrivals"]["duration_s"] == 30
+    assert shown_s(parse_workload("prompt=8,output=4,rate=2@10s/8")) == 60
+
+
+def test_a_level_that_stays_is_one_line() -> None:
+    text = lines(shown("prompt=8,output=4,concurrency=16"))
+    assert text[-1] == "clients: 16 all the time (closed loop)"
+    assert "█" in lines(shown("prompt=8,output=4,concurrency=2@30s/8"))[-1]
 
 
 @pytest.mark.parametrize(
