@@ -42,7 +42,7 @@ def test_each_cause_has_its_levers_and_what_came_of_them(tmp_path: Path) -> None
         assert "Prefill interrupts decodes" in text
         assert "p99 of gaps is 5 × p50" in text
         assert "chunk_size=1024: output_tps 30 tok/s [" in text
-        assert "n=80, 1 run, SLOs missed" in text
+        assert "n=75, 1 run, SLOs missed" in text
         assert text.count("chunk_size=256: output_tps 27.6 tok/s [") == 1
         assert "n=210, 3 runs, SLOs met" in text
         assert "verified chunk_size=2048 → 256 under prompt=64,output=8,rate=10: The advice" in text
