@@ -24,6 +24,7 @@ from dashboard.history import (
 from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
 
 Points = Sequence[tuple[float, float | None]]
+FAR = 1.6
 
 
 def time_series(
@@ -119,7 +120,7 @@ def study_history(
     x = alt.X(
         "order:Q",
         title="measurement",
-        scale=alt.Scale(domain=[0.5, len(found) + 0.5], nice=False),
+        scale=alt.Scale(domain=[0.5, max(p.order for p in found) + 0.5], nice=False),
         axis=alt.Axis(tickMinStep=1, format="d", grid=False),
     )
     measured = any(point.objective.value for point in found)
@@ -233,8 +234,8 @@ def sweep(
             {
                 "knob": label,
                 "value": scale * (figure.value or 0.0),
-                "low": _finite(figure.low, scale),
-                "high": _finite(figure.high, scale),
+                "low": None if figure.low is None else scale * figure.low,
+                "high": _drawn_high(figure, scale),
                 "shown": f"{interval(figure.value, figure.low, figure.high, unit)} n={figure.n}",
             }
             for label, figure in known
@@ -262,8 +263,11 @@ def sweep(
     return alt.layer(*layers).properties(height=height, background="transparent")
 
 
-def _finite(end: float | None, scale: float) -> float | None:
-    return None if end is None or not math.isfinite(end) else end * scale
+def _drawn_high(figure: Estimate, scale: float) -> float | None:
+    """An end far above the value is cut off: it would flatten all the others."""
+    if figure.high is None or figure.value is None:
+        return None
+    return scale * min(figure.high, FAR * figure.value)
 
 
 def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:

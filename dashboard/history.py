@@ -7,12 +7,13 @@ neither be plotted as 0 nor become the best.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dashboard.format import interval
-from storage import Measurement
+from storage import Measurement, Study
 from tuner.errors import UserError
 from tuner.search.objective import CAPACITY
 from tuner.slo.names import METRICS
@@ -62,6 +63,7 @@ class Point:
     reason: str
     started_at_s: float
     duration_s: float | None
+    load: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,26 @@ def parse_objective(text: str | None, workload: Mapping[str, Any] | None = None)
     metric = words[-1]
     unit = level_unit(workload) if metric == CAPACITY else unit_of(metric)
     return Objective(metric, not words[0].lower().startswith("min"), unit)
+
+
+def loads_of(study: Study) -> tuple[str, ...]:
+    """The texts of the loads that it is measured under; () where it names none."""
+    first = study.workload or {}
+    texts = (one.get("text") for one in (first, *(first.get("also") or ())))
+    return tuple(str(text) for text in texts if text)
+
+
+def objectives_text(study: Study) -> str:
+    """`maximize output_tps and minimize ttft_p95`; "" where it has none."""
+    return " and ".join((study.space or {}).get("objectives") or [study.objective or ""])
+
+
+def without_result(found: Sequence[Point]) -> str:
+    """`2 failed, 1 invalid`: of those that have no figure; "" where all have one."""
+    counts = Counter(p.outcome for p in found if p.objective.value is None)
+    named = [f"{counts.pop(word)} {word}" for word in ("failed", "invalid") if word in counts]
+    rest = sum(counts.values())
+    return ", ".join([*named, *([f"{rest} without a figure"] if rest else [])])
 
 
 def level_unit(workload: Mapping[str, Any] | None) -> str:
@@ -217,6 +239,7 @@ def _point(order: int, row: Measurement, objective: Objective) -> Point:
         reason=_reason(row, outcome),
         started_at_s=row.started_at_s,
         duration_s=row.duration_s,
+        load=str((row.workload or {}).get("text", "")),
     )
 
 

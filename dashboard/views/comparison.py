@@ -33,8 +33,11 @@ FIGURES = {
 _LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "End to end"}
 
 
-def draw(answer: Answer, objective: Objective, *, running: bool) -> None:
+def draw(answer: Answer, objective: Objective, *, running: bool, loads: int = 1) -> None:
+    """loads: under how many the study is measured."""
     note = "best so far; the study is running" if running else "95 % intervals"
+    if loads > 1:
+        note += f"; each figure is the worst of its {loads} loads"
     st.html(markup.heading("Baseline and best", note))
     if answer.title:
         parts = [part for part in (answer.reason, answer.gain, answer.closest) if part]

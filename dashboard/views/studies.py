@@ -125,8 +125,8 @@ def _tables(look: Look) -> None:
 def _list_row(opened: Database, study: Study) -> list[str]:
     objective = history.parse_objective(study.objective, study.workload)
     found = history.points(opened.list_measurements(study_id=study.id), objective)
-    without = sum(point.objective.value is None for point in found)
-    failed = f' <span class="sub">{without} failed</span>' if without else ""
+    without = history.without_result(found)
+    failed = f' <span class="sub">{without}</span>' if without else ""
     end_s = time.time() if study.state == "running" else study.updated_at_s
     return [
         f"<b>{markup.escape(study.name)}</b>",
@@ -134,7 +134,7 @@ def _list_row(opened: Database, study: Study) -> list[str]:
         time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(study.created_at_s)),
         duration(end_s - study.created_at_s),
         f"{len(found)}{failed}",
-        markup.escape(study.objective or "–"),
+        markup.escape(history.objectives_text(study) or "–"),
         markup.escape(study.slos or "–"),
         _answer_text(study, found, objective),
     ]
@@ -146,6 +146,8 @@ def _answer_text(study: Study, found: Sequence[Point], objective: Objective) -> 
         config = answer.best.config if answer.best else {}
         text = markup.escape(history.config_text(config) if config else answer.reason)
         return f'{markup.pill(answer.title, answer.tone)} <span class="sub">{text}</span>'
+    if len(loads := history.loads_of(study)) > 1:
+        return f'<span class="sub">under {len(loads)} loads: open it for what each gave</span>'
     best = history.best_so_far(found, objective)
     if best is None:
         text = "nothing meets the SLOs so far" if found else "–"
@@ -181,7 +183,9 @@ def _draw_study(opened: Database, study_id: int) -> None:
         )
         st.html(markup.message("No measurement yet", text, "info"))
         return
-    _chart(found, objective)
+    loads = history.loads_of(study)
+    for load in loads if len(loads) > 1 else ("",):
+        _chart([p for p in found if p.load == load] if load else found, objective, load)
     front.draw((study.result or {}).get("front") or ())
     swept = sweep.report_of(opened, study, len(found))
     if swept is not None and swept.found:
@@ -190,7 +194,8 @@ def _draw_study(opened: Database, study_id: int) -> None:
         _all_measurements(found, objective)
         return
     answer = answer_of(study, found, objective)
-    comparison.draw(answer, objective, running=study.state == "running")
+    if study.result or len(loads) <= 1:  # one load's figures are not the study's
+        comparison.draw(answer, objective, running=study.state == "running", loads=len(loads))
     if study.result and answer.base is not None and answer.best is not None:
         runs.compare_hint(study.name)
     _without_result(found)
@@ -199,9 +204,9 @@ def _draw_study(opened: Database, study_id: int) -> None:
 
 def _facts(study: Study) -> str:
     pairs = [
-        ("objective", markup.escape(study.objective or "–")),
+        ("objective", markup.escape(history.objectives_text(study) or "–")),
         ("SLOs", markup.escape(study.slos or "–")),
-        ("workload", markup.escape(str((study.workload or {}).get("text", "–")))),
+        ("workload", markup.escape(" and ".join(history.loads_of(study)) or "–")),
         ("seed", markup.escape(str(study.seed if study.seed is not None else "–"))),
         ("searched", markup.escape(_space_text(study.space))),
     ]
@@ -217,7 +222,12 @@ def _space_text(space: Mapping[str, Any] | None) -> str:
     return " ".join(str(axis) for axis in (space or {}).get("axes", ())) or "–"
 
 
-def _chart(found: Sequence[Point], objective: Objective) -> None:
+def _chart(found: Sequence[Point], objective: Objective, load: str) -> None:
+    """load: of these measurements, where the study has others too; "" where it has one."""
+    title = f"History under {load}" if load else "History"
+    if not found:
+        st.html(markup.heading(title, "not measured yet"))
+        return
     base = None if objective.is_capacity else history.baseline(found)
     failed = sum(point.objective.value is None for point in found)
     note = (
@@ -229,12 +239,13 @@ def _chart(found: Sequence[Point], objective: Objective) -> None:
     )
     if failed:
         note += f"; {failed} without a result lie on the axis"
-    st.html(markup.heading("History", note))
-    with st.container(border=True, key="panel-history"):
+    key = f"history-{load}" if load else "history"
+    st.html(markup.heading(title, note))
+    with st.container(border=True, key=f"panel-{key}"):
         st.altair_chart(
             charts.study_history(found, objective, base.objective.value if base else None),
             width="stretch",
-            key="history",
+            key=key,
         )
 
 
@@ -258,7 +269,13 @@ def _without_result(found: Sequence[Point]) -> None:
 
 def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
     with st.expander(f"All {len(found)} measurements", key="all-measurements"):
-        head = ["#", "run", "stage", "at", "took", "configuration", objective.metric, "SLOs"]
+        several = len({point.load for point in found}) > 1 and not objective.is_capacity
+        under = ["load"] if several else []
+        lead, tail = (
+            ["#", "run", "stage", "at", "took"],
+            ["configuration", objective.metric, "SLOs"],
+        )
+        head = [*lead, *under, *tail]
         rows = [
             [
                 str(point.order),
@@ -266,6 +283,7 @@ def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
                 point.stage,
                 time.strftime("%H:%M:%S", time.gmtime(point.started_at_s)),
                 "–" if point.duration_s is None else duration(point.duration_s),
+                *([markup.escape(point.load)] if several else []),
                 comparison.config_cell(point.config),
                 comparison.figure_cell(point.objective, objective.metric),
                 runs.verdict_cell(point),

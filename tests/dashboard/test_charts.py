@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
+
 import dashboard
-from dashboard.charts import front, study_history, time_series
+from dashboard.charts import front, study_history, sweep, time_series
 from dashboard.history import Estimate, Point, parse_objective
 from dashboard.theme import NEUTRAL
 
@@ -83,3 +85,18 @@ def test_a_chart_of_days_names_the_day() -> None:
         points = [(1.8e9, 1.0), (1.8e9 + span_s, 2.0)]
         chart = time_series({"running": points}, "req").to_dict()
         assert chart["layer"][0]["encoding"]["x"]["axis"]["format"] == written
+
+
+def test_a_sweeps_interval_without_an_upper_end_is_drawn_and_cut_off() -> None:
+    figures = [
+        Estimate(2.0, 1.5, math.inf, 20, "s"),
+        Estimate(None),
+        Estimate(1.0, 0.9, 1.1, 40, "s"),
+    ]
+    drawn = sweep("max_num_seqs", ["1", "4", "8"], figures, "ttft_p95", (0.5, "ttft_p95<500ms"))
+    assert drawn is not None
+    [rows] = [rows for rows in drawn.to_dict()["datasets"].values() if "knob" in rows[0]]
+    assert [row["knob"] for row in rows] == ["1", "8"]
+    assert [row["high"] for row in rows] == pytest.approx([3200.0, 1100.0])
+    assert rows[0]["shown"] == "2 s (1.5 … ∞) n=20"
+    assert sweep("k", ["1"], [Estimate(math.inf)], "ttft_p95", None) is None

@@ -9,8 +9,9 @@ import pytest
 from storage import Database, StorageError, open_database
 from tests.dashboard import seed
 from tests.dashboard.pages import Show, studies
-from tests.tuner.report.stored_studies import broken, store_sweep, swept
+from tests.tuner.report.stored_studies import broken, measured, store, store_sweep, swept
 from tests.tuner.search.synthetic import DEFAULTS
+from tuner.search.objective import parse_objectives
 from tuner.search.trial import Outcome
 
 
@@ -108,6 +109,37 @@ def test_a_sweep_shows_each_value_and_asks_for_no_baseline(show: Show, tmp_path:
                   "best output_tps among values that meet the SLOs: chunk_size=1024",
                   "n=60", "n=70"):  # fmt: skip
         assert words in text, words
+
+
+def test_a_study_of_two_loads_keeps_them_apart(show: Show, tmp_path: Path) -> None:
+    """Figures of one load are no figures of the other, nor of the study."""
+    loads = ("prompt=64,output=8,rate=10", "prompt=128,output=4,rate=5")
+    outcomes = [
+        measured(DEFAULTS, stage="baseline", count=60 - 20 * place, load=load, at_s=20.0 * place)
+        for place, load in enumerate(loads)
+    ]
+    store(tmp_path / "two.db", outcomes, loads=loads, state="running",
+          objectives=parse_objectives(["output_tps"], ["ttft_p95"]))  # fmt: skip
+    text = show(studies, database="two.db")
+    assert f"workload {loads[0]} and {loads[1]}" in text
+    for load in loads:
+        assert f"History under {load}" in text
+    assert "objective maximize output_tps and minimize ttft_p95" in text
+    assert text.count("maximize output_tps and minimize ttft_p95") == 2  # in the list too
+    assert "under 2 loads: open it for what each gave" in text
+    assert "best so far" not in text.partition("History under")[0]
+    assert "Baseline and best" not in text
+
+
+def test_an_invalid_measurement_is_not_called_failed(show: Show, tmp_path: Path) -> None:
+    with open_database(tmp_path / "i.db") as database:
+        made = database.create_study("i", objective="maximize output_tps")
+        seed.add(database, made.id, "baseline", seed.BASELINE, tps=100.0, ttft_p95_s=0.2,
+                 started_at_s=1.0)  # fmt: skip
+        for at_s, state in ((2.0, "invalid"), (3.0, "failed"), (4.0, "failed")):
+            seed.add(database, made.id, "search", seed.BEST, state=state, started_at_s=at_s,
+                     failure_reason="it lagged")  # fmt: skip
+    assert "4 2 failed, 1 invalid" in show(studies, database="i.db")
 
 
 def broken_value() -> Outcome:
