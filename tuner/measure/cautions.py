@@ -82,7 +82,7 @@ def notes(made: Measurement) -> list[str]:
                 f"{what}s came out at {got:.0f} tokens on average where the workload asks for "
                 f"{wanted:.0f}"
             )
-    return [*_unsteady(made), *found, *_cut(made), *_warm_cache(made)]
+    return [*_unsteady(made), *_in_batches(made), *found, *_cut(made), *_warm_cache(made)]
 
 
 def why_invalid(made: Measurement, slos: SloSet) -> str:
@@ -157,6 +157,16 @@ def _unsteady(made: Measurement) -> list[str]:
     if chosen is None or chosen.steady.reached is not False:
         return []
     return [f"no steady state was reached: {chosen.steady.why}; run longer or warm up longer"]
+
+
+def _in_batches(made: Measurement) -> list[str]:
+    """Their order is unknown, so the series does not show how they depend on each other."""
+    if made.workload.arrivals.kind != "at_once" or len(made.in_window) < 2:
+        return []
+    return [
+        "all requests were sent at once and served in a few batches, whose requests are nearly one "
+        "sample: the latencies' intervals are too narrow; only repeated runs show how they vary"
+    ]
 
 
 def _cut(made: Measurement) -> list[str]:

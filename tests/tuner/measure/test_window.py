@@ -187,3 +187,10 @@ def test_requests_longer_than_the_window_are_told_as_that() -> None:
     over = run([good(i, at_s=0.1 * i) for i in range(4)])
     over.window_s = (5.0, 9.0)
     assert "all 4 fell into the warm-up; shorten it" in summarize(over, None).invalid_reason
+
+
+def test_a_load_sent_at_once_says_what_its_intervals_leave_out() -> None:
+    records = [good(i, ttft_s=2.0 * (1 + i // 20)) for i in range(80)]
+    at_once = run(records, workload="prompt=8,output=4,rate=inf,requests=80")
+    assert any("served in a few batches" in note for note in at_once.notes)
+    assert not any("batches" in note for note in run(records).notes)
