@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage import Measurement, Study
-from tuner.report.flags import config_text
+from tuner.report.flags import MODEL, config_text, model_note
 from tuner.report.optimize import aligned, estimate_text
 from tuner.report.words import ANSWERS, VERDICTS
 from tuner.stats import Estimate
@@ -66,10 +66,13 @@ def _measurement_row(number: int, row: Measurement) -> list[str]:
 def _commands(study: Study) -> list[str]:
     """How to start a server with the answer's configuration, where there is one to recommend."""
     result = study.result or {}
-    if result.get("answer") == "none_feasible" or not result.get("flags"):
+    best = bool(result.get("best"))
+    if not (best or result.get("answer") == "keep_baseline") or not result.get("flags"):
         return []
-    side = "best" if result.get("best") else "baseline"
+    side = "best" if best else "baseline"
     lines = [f"  {name:<11} {line}" for name, line in result["flags"].items()]
+    if any(MODEL in line.split() for line in result["flags"].values()):
+        lines.append(f"  {model_note(str((study.target or {}).get('model') or ''))}")
     return ["", f"  commands that start the {side} configuration", *lines]
 
 

@@ -84,3 +84,6 @@ def test_a_stored_study_recommends_no_commands_where_nothing_met() -> None:
     kept = "\n".join(study_lines(study(stored | {"answer": "keep_baseline"}), []))
     assert "commands that start the baseline configuration" in kept
     assert "engine serve" in kept
+    assert "MODEL: the hub id or the path" in kept
+    open_ = "\n".join(study_lines(study(stored | {"answer": "undecided"}), []))
+    assert "engine serve" not in open_  # nothing is recommended yet
