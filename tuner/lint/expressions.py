@@ -29,6 +29,10 @@ _RANGE = re.compile(
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`')
 _LABEL_LIST = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
 _ANY = re.compile(_VARIABLE)
+_MATCHERS = re.compile(r"\{[^{}]*\}")
+_STEP = re.compile(r"[(+\-*/%^<>=!]|\b(?:or|and|unless|atan2)\b", re.IGNORECASE)
+MAX_STEPS = 200
+"""Brackets and operators of a query: its tree is no deeper, which parser and walks can bear."""
 
 
 class NotPromqlError(ValueError):
@@ -47,6 +51,9 @@ def parsed(text: str, *, exact: bool = False) -> Expr:
 
 
 def _parse(text: str) -> Expr:
+    outside = _MATCHERS.sub("", _STRING.sub('""', text))
+    if len(_STEP.findall(outside)) > MAX_STEPS:
+        raise NotPromqlError(f"it has more than {MAX_STEPS} brackets and operators")
     try:
         found: Expr = promql.parse(text)
     except ValueError as fault:

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from tuner.documents import read_document
 from tuner.errors import UserError
 from tuner.lint.model import Query
 
@@ -23,12 +24,14 @@ _LABEL_VALUES = re.compile(r"(?:label_values|query_result|metrics)\s*\((.*)\)\s*
 
 def read_file(path: str) -> tuple[list[Query], set[str]]:
     """Its queries, and the names its recording rules make. Raises UserError."""
+    content = read_document(Path(path), _parsed, "JSON or YAML")
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        reason = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8 text"
-        raise UserError(f"{path} cannot be read: {reason or fault}") from None
-    content = _parsed(path, text)
+        return _queries(path, content)
+    except RecursionError:
+        raise UserError(f"{path} is not valid: its panels are nested too deeply") from None
+
+
+def _queries(path: str, content: Any) -> tuple[list[Query], set[str]]:
     if isinstance(content, dict):
         content = content.get("dashboard", content)  # as Grafana's API wraps it
         if content.get("kind") == "PrometheusRule":
@@ -43,12 +46,8 @@ def read_file(path: str) -> tuple[list[Query], set[str]]:
     )
 
 
-def _parsed(path: str, text: str) -> Any:
-    try:
-        return json.loads(text) if text.lstrip()[:1] == "{" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError, RecursionError) as fault:
-        why = " ".join(str(fault).split())
-        raise UserError(f"{path} is not valid JSON or YAML: {why}") from None
+def _parsed(text: str) -> Any:
+    return json.loads(text) if text.lstrip()[:1] == "{" else yaml.safe_load(text)
 
 
 def _rules(path: str, groups: list[Any]) -> tuple[list[Query], set[str]]:

@@ -201,6 +201,11 @@ def test_rules_of_kubernetes_and_recorded_names(
         ("a.json", "{", "not valid JSON"),
         ("a.yml", "a: [", "not valid JSON or YAML"),
         ("a.yml", "- 1", "neither a Grafana dashboard"),
+        ("a.json", '{"panels": [{"title": "\\ud800"}]}', "half a character"),
+        ("a.yml", "name: 2020-99-99", "is not valid JSON or YAML: month must be in 1..12"),
+        ("a.yml", "name: " + "9" * 5000, "more than 4300 digits"),
+        ("a.json", '{"a": ' + "9" * 5000 + "}", "more than 4300 digits"),
+        ("a.yml", "panels: &a [{panels: *a}]", "nested too deeply"),
         ("a.json", '{"a": 1}', "neither a Grafana dashboard"),
     ],
 )
@@ -212,6 +217,20 @@ def test_what_is_no_dashboard_is_one_sentence(
     assert main(["lint", str(path)]) == 2
     assert told in capsys.readouterr().err
     assert main(["lint", str(tmp_path / "no-such-file")]) == 2
+
+
+@pytest.mark.parametrize(
+    "expr",
+    ["(" * 3000 + "a" + ")" * 3000, "(" * 100_000, "+".join(["a"] * 5000), "-" * 9000 + "a"],
+    ids=["brackets", "brackets without end", "sum", "signs"],
+)
+def test_a_query_too_deep_to_be_parsed_is_told(expr: str) -> None:
+    assert [check for check, _ in found(expr)] == ["syntax"]
+
+
+def test_a_device_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "/dev/zero"]) == 2
+    assert "/dev/zero is a device or a pipe" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("odd", [None, 3, [1, None], {"panels": None}, [{"targets": "x"}]])
