@@ -81,10 +81,13 @@ def _check(document: Mapping[str, Any], name: str) -> None:
     for key in (*DETAILS, "queue_times"):
         if not isinstance(document.get(key, []), list):
             raise UserError(f"{name}: {key} is no list")
-    lengths = {key: len(document[key]) for key in (*DETAILS, "queue_times") if document.get(key)}
+    queued = ["queue_times"] if document.get("queue_times") else []
+    lengths = {key: len(document[key]) for key in (*DETAILS, *queued)}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{key} {count}" for key, count in lengths.items())
         raise UserError(f"{name}: the lists of requests differ in length ({told})")
+    if not document["start_times"]:
+        raise UserError(f"{name} holds no requests: each of its lists is empty")
 
 
 def _fill(record: RequestRecord, document: Mapping[str, Any], index: int) -> None:

@@ -16,6 +16,7 @@ from tests.tuner.exchange.recorded import document, made, written
 from tuner.errors import UserError
 from tuner.exchange.read import read_file
 from tuner.exchange.tables import write_jsonl
+from tuner.exchange.vllm_bench import DETAILS
 from tuner.report.html import render_run_html
 
 DAMAGE = [None, -1, "x", [], {}, 1e308, float("nan"), True, -5.5, 0, [None], ["a"], 2**70]
@@ -125,3 +126,18 @@ def test_a_request_that_cannot_be_is_named(
     lines[line] |= change
     with pytest.raises(UserError, match=says):
         read_file(written(tmp_path, "\n".join(map(json.dumps, lines))))
+
+
+@pytest.mark.parametrize("name", DETAILS)
+def test_an_empty_list_of_vllm_differs_in_length(name: str, tmp_path: Path) -> None:
+    told = document("vllm-0.32-bench-closed.json") | {name: []}
+    with pytest.raises(UserError, match=rf"differ in length \(.*{name} 0"):
+        read_file(written(tmp_path, told))
+
+
+def test_a_vllm_file_without_requests(tmp_path: Path) -> None:
+    told = document("vllm-0.32-bench-closed.json") | {
+        name: [] for name in (*DETAILS, "queue_times")
+    }
+    with pytest.raises(UserError, match="holds no requests"):
+        read_file(written(tmp_path, told))
