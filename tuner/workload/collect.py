@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import UserError
-from tuner.workload.columns import Named, Path, Roles, form_of, roles_of, seconds_per_unit, value_at
+from tuner.workload.columns import (
+    LATEST_TIME,
+    Named,
+    Path,
+    Roles,
+    form_of,
+    roles_of,
+    seconds_per_unit,
+    value_at,
+)
 from tuner.workload.dialog import NotADialogError, dialog_of, text_of, tokens_of
 from tuner.workload.rows import Blocks, Rows
 
@@ -128,8 +137,9 @@ class Collector:
                 value = float(value)
             except ValueError:
                 raise self._fault(f"{value!r} is no time") from None
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            raise self._fault(f"{value!r} is no time")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not abs(value) <= LATEST_TIME:
+            raise self._fault(f"{value!r:.60} is no time")
         return float(value)
 
     def _tokens(self, row: Mapping[str, Any], path: Path) -> int:

@@ -44,6 +44,9 @@ _UNITS: dict[str, Unit] = {
     "us": "us", "ns": "ns",
 }  # fmt: skip
 PER_SECOND: dict[str, float] = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+LATEST_TIME = 1e20
+"""No numeric time is further from 0, in any unit: nanoseconds since 1970 are below 2e18."""
+
 _EPOCHS: tuple[tuple[float, Unit], ...] = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"))
 """From these sizes on a number counts since 1970: nothing runs for 3,000 years."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tuner.errors import UserError
 from tuner.workload.collect import MAX_TOKENS, Collector
-from tuner.workload.columns import Named, Roles, form_of, roles_of, seconds_per_unit
+from tuner.workload.columns import LATEST_TIME, Named, Roles, form_of, roles_of, seconds_per_unit
 from tuner.workload.rows import Floats, Ints, Rows
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def _times(column: pd.Series[Any], roles: Roles, path: str) -> Floats:
     import pandas as pd
 
     numbers = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
-    if np.isfinite(numbers[0]):
-        _refuse(column, ~np.isfinite(numbers), path, "is no time")
+    if not np.isnan(numbers[0]):
+        _refuse(column, ~(np.abs(numbers) <= LATEST_TIME), path, "is no time")
         return np.asarray(numbers * seconds_per_unit(roles.unit, float(numbers.max())))
     dates = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True)
     _refuse(column, dates.isna().to_numpy(), path, "is no time")

@@ -194,3 +194,15 @@ def test_a_workload_travels_to_another_process(tmp_path: Path) -> None:
     assert again == workload
     assert [again.lengths(0, i) for i in range(3)] == [workload.lengths(0, i) for i in range(3)]
     assert Content(again, IDS, 0, b"s").body(1) == Content(workload, IDS, 0, b"s").body(1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("at", ["1e308", "-1e308", "inf", "-inf", "1e21"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_time_beyond_all_units_is_refused(at: str, first: bool, tmp_path: Path) -> None:
+    rows = [at, "1"] if first else ["1", at]
+    with pytest.raises(UserError, match=r"is no time"):
+        trace(tmp_path, "time,isl,osl\n" + "".join(f"{row},5,5\n" for row in rows))
+    lines = (json.dumps({"time": row, "isl": 5, "osl": 5}) for row in rows)
+    with pytest.raises(UserError, match=r"is no time"):
+        trace(tmp_path, "\n".join(lines))
