@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tuner.documents import NotADocumentError, parsed
 from tuner.errors import UserError
 from tuner.regular import check_regular
 
@@ -128,11 +130,9 @@ def read_task(path: Path) -> Task:
 
 def _item(where: str, number: int, line: str) -> Item:
     try:
-        fields = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{where}: not valid JSON ({error})") from None
-    except RecursionError:
-        raise UserError(f"{where}: is nested too deeply") from None
+        fields = parsed(line, partial(json.loads, object_pairs_hook=_once))
+    except NotADocumentError as fault:
+        raise UserError(f"{where}: not valid JSON ({fault})") from None
     if not isinstance(fields, dict):
         raise UserError(f"{where}: an item is a JSON object, got {type(fields).__name__}")
     known = _MULTIPLE_CHOICE if "choices" in fields else _EXACT_MATCH
@@ -153,6 +153,16 @@ def _item(where: str, number: int, line: str) -> Item:
         _texts(where, "stop", fields.get("stop", list(DEFAULT_STOP))),
         _max_tokens(where, fields.get("max_tokens", DEFAULT_MAX_TOKENS)),
     )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose every key stands there once."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise NotADocumentError(f"it gives {key!r:.60} twice")
+        found[key] = value
+    return found
 
 
 def _context(where: str, fields: dict[str, Any]) -> str:

@@ -103,10 +103,22 @@ def test_files_that_hold_no_task(tmp_path: Path) -> None:
 def test_hostile_files_are_one_sentence(tmp_path: Path) -> None:
     deep = tmp_path / "deep.jsonl"
     deep.write_text("[" * 200_000)
-    with pytest.raises(UserError, match="line 1: is nested too deeply"):
+    with pytest.raises(UserError, match=r"line 1: .*nested too deeply"):
         read_task(deep)
     with pytest.raises(UserError, match="/dev/zero is a device or a pipe"):
         read_task(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (r'{"prompt": "a\ud800", "target": "x"}', "line 1: .*half a character"),
+        ('{"prompt": "a", "prompt": "b", "target": "x"}', "line 1: .*it gives 'prompt' twice"),
+    ],
+)
+def test_a_line_that_cannot_be_meant(line: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told):
+        read_task(write(tmp_path, line))
 
 
 def test_the_carried_task() -> None:
