@@ -136,7 +136,7 @@ class Collector:
             try:
                 value = float(value)
             except ValueError:
-                raise self._fault(f"{value!r} is no time") from None
+                raise self._fault(f"{value!r:.60} is no time") from None
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not abs(value) <= LATEST_TIME:
             raise self._fault(f"{value!r:.60} is no time")
@@ -150,10 +150,10 @@ class Collector:
         if value is None or value == "":
             raise self._fault(f"has no {name}")
         try:
-            number = float(value)
+            number = float("nan" if isinstance(value, bool) else value)
             tokens = int(number)
         except (TypeError, ValueError, OverflowError):
-            raise self._fault(f"{name} {value!r} is no whole number of tokens") from None
+            raise self._fault(f"{name} {value!r:.60} is no whole number of tokens") from None
         if tokens != number or not 0 <= tokens <= MAX_TOKENS:
-            raise self._fault(f"{name} {value!r} is no number of tokens from 0 to {MAX_TOKENS}")
+            raise self._fault(f"{name} {value!r:.60} is no number of tokens from 0 to {MAX_TOKENS}")
         return tokens

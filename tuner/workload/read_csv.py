@@ -165,7 +165,7 @@ def _refuse(column: pd.Series[Any], bad: np.ndarray[Any, Any], path: str, why: s
     if bad.any():
         first = int(np.argmax(bad))
         line, value = int(column.index[first]) + 2, column.iloc[first]
-        shown = "nothing" if value != value else repr(str(value))
+        shown = "nothing" if value != value else f"{str(value)!r:.60}"
         raise UserError(f"{path}:{line}: {column.name}: {shown} {why}")
 
 

@@ -206,3 +206,16 @@ def test_a_time_beyond_all_units_is_refused(at: str, first: bool, tmp_path: Path
     lines = (json.dumps({"time": row, "isl": 5, "osl": 5}) for row in rows)
     with pytest.raises(UserError, match=r"is no time"):
         trace(tmp_path, "\n".join(lines))
+
+
+@pytest.mark.parametrize("tokens", ["true", '"' + "9" * 5000 + '"'])
+def test_what_is_no_number_of_tokens_is_shown_short(tokens: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"osl .* is no") as caught:
+        trace(tmp_path, f'{{"time": 1, "isl": 5, "osl": {tokens}}}')
+    assert len(str(caught.value)) < 200 + len(str(tmp_path))
+
+
+def test_a_cell_is_shown_short(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is no number of tokens") as caught:
+        trace(tmp_path, f"time,isl,osl\n1,5,{'9' * 5000}\n")
+    assert len(str(caught.value)) < 200 + len(str(tmp_path))
