@@ -56,7 +56,7 @@ def read_vllm(document: Mapping[str, Any], name: str) -> Run:
         source,
         records,
         to_end(0.0, duration_s, records),
-        _began(document.get("date"), duration_s),
+        _began(document.get("date"), duration_s, name),
         url=str(document.get("base_url") or ""),
         model=str(document.get("model_id") or ""),
         arrivals=_arrivals(document, len(records)),
@@ -134,9 +134,12 @@ def _arrivals(document: Mapping[str, Any], requests: int) -> str:
     return f"concurrency={max(1, int(most))}"
 
 
-def _began(date: Any, duration_s: float) -> float:
+def _began(date: Any, duration_s: float, name: str) -> float:
     """Unix time of the first send: the file's date is the local time of its end. 0 when untold."""
+    if date is None:
+        return 0.0
     try:
         return time.mktime(time.strptime(str(date), "%Y%m%d-%H%M%S")) - duration_s
-    except ValueError:
-        return 0.0
+    except (ValueError, OverflowError):
+        why = f"its date {date!r:.40} is none; vLLM writes YYYYMMDD-HHMMSS"
+        raise UserError(f"{name}: {why}") from None

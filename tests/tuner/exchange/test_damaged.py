@@ -141,3 +141,9 @@ def test_a_vllm_file_without_requests(tmp_path: Path) -> None:
     }
     with pytest.raises(UserError, match="holds no requests"):
         read_file(written(tmp_path, told))
+
+
+def test_a_date_of_vllm_that_no_calendar_has(tmp_path: Path) -> None:
+    told = document("vllm-0.32-bench-closed.json") | {"date": "20201399-999999"}
+    with pytest.raises(UserError, match="date '20201399-999999' is none"):
+        read_file(written(tmp_path, told))
