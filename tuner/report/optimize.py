@@ -91,8 +91,9 @@ def report_lines(
     lines += front_lines(goal, trials)
     if not decision.met and decision.best is None:
         lines += _closest_lines(decision, nearest)
-    if decision.recommends:
-        lines += ["", *_command_lines(decision, served)]
+    if decision.answer != "none_feasible":
+        untold = [] if decision.recommends else ["  the baseline (nothing is recommended yet):"]
+        lines += ["", *untold, *_command_lines(decision, served)]
     lines += [f"caution: {text}" for text in cautions(decision, goal, outcomes)]
     lines += [
         f"not started: {count_text(n, 'proposal')}, {why}" for why, n in (ruled_out or {}).items()

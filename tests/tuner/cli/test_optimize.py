@@ -79,7 +79,7 @@ def test_text_report(tmp_path: Path) -> None:
                      "go on with: tuner optimize --study s --url", "n="):  # fmt: skip
         assert expected in done.stdout
     assert "load prompt=16,output=4,concurrency=8 · seed 0 · each measurement 0.6 s" in done.stdout
-    assert "TIME counts the whole study" in done.stdout
+    assert "N counts the whole study" in done.stdout
     assert "left" in done.stderr  # ETA
     assert "nothing is measured" not in done.stderr
     assert "nothing is measured: s has used its --budget 5 trials" in again.stderr
