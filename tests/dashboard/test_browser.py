@@ -113,7 +113,7 @@ def test_diagnosis_keeps_an_open_node_open_while_it_ticks(dashboard: Program, pa
         arg=before,
         timeout=45_000,
     )
-    wait_for(page, "tuner sweep")
+    wait_for(page, "num_gpu_blocks_override")
     page.wait_for_timeout(1000)  # a remount would close it a moment later
     assert page.get_by_text("--set max_num_seqs=N").first.is_visible()
 
