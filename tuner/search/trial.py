@@ -195,7 +195,8 @@ def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decid
         reasons = [record.error for record in made.in_window if record.error]
         why = reasons[0] if reasons else made.invalid_reason or "no request was answered"
         tail = lab.target.log_tail()
-        _failed(outcome, f"every request failed: {why}", classify(tail), tail)
+        told = f"every request failed: {why}" if made.in_window else why
+        _failed(outcome, told, classify(tail), tail)
     elif made.invalid_reason and made.saturation is None:
         # Over-saturation is what the configuration does under this load: bad, but a result.
         outcome.state, outcome.failure_kind = "invalid", "transient"

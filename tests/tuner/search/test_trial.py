@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
-from tuner.measure import Measurement
+from tuner.measure import Measurement, summarize
 from tuner.search.budget import parse_budget
 from tuner.search.trial import Lab, Outcome, run_trial
+from tuner.slo.grammar import SloSet
 from tuner.targets.base import TargetError
 
 
@@ -90,3 +91,16 @@ def test_why_it_ended_early_is_kept() -> None:
     assert found.ended_early
     assert found.measurement is not None
     assert found.measurement.ended_why == "seen enough"
+
+
+def test_a_window_without_a_request_is_not_called_failed_requests() -> None:
+    surface = Surface(FakeTarget())
+
+    def measure(*words: object, **named: object) -> Measurement:
+        made = surface(*words, **named)  # type: ignore[arg-type]
+        made.window_s = (1e6, 1e6 + 10.0)
+        return summarize(made, SloSet())
+
+    found = trial(lab_of(measure))
+    assert found.state == "failed"
+    assert found.failure_reason.startswith("no request was scheduled inside the measured window")
