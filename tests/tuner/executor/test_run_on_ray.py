@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -93,13 +94,17 @@ def test_a_study_that_was_named_is_shared_under_its_name(places: TwoPlaces) -> N
     assert [order["study"] for order in places.orders] == ["s", "s"]
 
 
-def test_the_study_is_there_before_the_first_worker(places: TwoPlaces) -> None:
+def test_the_study_is_there_before_the_first_worker(
+    places: TwoPlaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["--workload", "prompt=8,output=4,rate=2", "--seed", "7", "--budget", "9 trials"]
-    assert main([*WORDS, *words, "--knob", "chunk_size=64:2048"]) == 0
+    words = [*WORDS, *words, "--knob", "chunk_size=64:2048"]
+    monkeypatch.setattr(sys, "argv", ["tuner", *words])
+    assert main(words) == 0
     first = places.studies[0]
     assert first is not None
     assert (first.state, first.seed, first.slos) == ("running", 7, "ttft_p95<1s")
-    assert (first.command or "").startswith("tuner ")
+    assert first.command == shlex.join(["tuner", *words])
     assert (first.workload or {})["text"] == "prompt=8,output=4,rate=2"
     assert (first.space or {})["axes"] == ["chunk_size=64:2048"]
     assert (first.space or {})["objectives"] == ["maximize output_tps"]
