@@ -94,6 +94,12 @@ def same(name: str, mine: Reading, theirs: Reading, tolerance: float) -> None:
     if mine.ok:
         said = (name, mine, theirs)
         apart = GROWS_WHEN_STILL_S.get(name, 1e-9)
+        if mine.bucket is not None and theirs.bucket is not None:
+            # Near an edge a scrape's phase moves a quantile into the bucket beside it.
+            edges = zip(mine.bucket, theirs.bucket, strict=True)
+            low, high = next(edges), next(edges)
+            assert max(low) <= min(high), said
+            return
         assert mine.value == pytest.approx(theirs.value, rel=tolerance, abs=apart), said
 
 
