@@ -6,14 +6,12 @@ promtool makes TSDB blocks of them; nothing is scraped, so that answers can be c
 from __future__ import annotations
 
 import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from storage.sources.exposition import parse_exposition
-from tests.storage.conftest import free_port, wait_until
+from tests.storage.sources.real_prometheus import DATA, prometheus
 
 Pages = Sequence[tuple[float, str]]
 
@@ -35,33 +33,11 @@ def openmetrics(recordings: Mapping[str, Pages]) -> str:
 @contextmanager
 def serving_prometheus(recordings: Mapping[str, Pages], folder: Path) -> Iterator[str]:
     """The URL of a Prometheus that holds the recordings."""
-    text, data = folder / "pages.txt", folder / "data"
+    text = folder / "pages.txt"
     text.write_text(openmetrics(recordings))
     subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)],
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(folder / DATA)],
         check=True, capture_output=True,
     )  # fmt: skip
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
-    port = free_port()
-    process = subprocess.Popen(
-        ["prometheus", f"--config.file={folder / 'prometheus.yml'}",
-         f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y",
-         f"--web.listen-address=127.0.0.1:{port}"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
-    )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: _ready(url), "Prometheus to be ready")
+    with prometheus(folder, (), "--storage.tsdb.retention.time=100y") as url:
         yield url
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
-def _ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/-/ready", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        time.sleep(0.05)
-        return False

@@ -20,32 +20,28 @@ from tests.storage.sources.parity import (
     Pair,
     exposition,
     on_time,
-    start_prometheus,
 )
+from tests.storage.sources.real_prometheus import prometheus_of
 from tests.storage.sources.serving import serving
 
 
 @pytest.fixture(scope="package")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    program = shutil.which("prometheus")
-    if program is None:
+    if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed: parity was not tested")
     start_s = time.monotonic()
-    with serving(lambda: exposition(time.monotonic() - start_s)) as target:
-        folder = tmp_path_factory.mktemp("prometheus")
-        process, url = start_prometheus(program, folder, target.url)
-        try:
-            wait_until(lambda: target.asked > 0, "the first scrape by Prometheus")
-            start_s = time.monotonic()  # the script starts once both watch
-            scraped = ScrapeSource(target.url, scrape_interval_s=1.0)
-            asked = open_source(prometheus=url, scrape_interval_s=1.0, labels={"job": "engine"})
-            time.sleep(SCRIPT_S)
-            yield Pair(scraped, asked, target)
-            scraped.close()
-            asked.close()
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
+    with (
+        serving(lambda: exposition(time.monotonic() - start_s)) as target,
+        prometheus_of(target.url, tmp_path_factory.mktemp("prometheus")) as url,
+    ):
+        wait_until(lambda: target.asked > 0, "the first scrape by Prometheus")
+        start_s = time.monotonic()  # the script starts once both watch
+        scraped = ScrapeSource(target.url, scrape_interval_s=1.0)
+        asked = open_source(prometheus=url, scrape_interval_s=1.0, labels={"job": "engine"})
+        time.sleep(SCRIPT_S)
+        yield Pair(scraped, asked, target)
+        scraped.close()
+        asked.close()
 
 
 @pytest.fixture

@@ -8,15 +8,12 @@ time in which both kept their pace (`steady`, conftest.py).
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
-from tests.storage.conftest import free_port
 from tests.storage.sources.serving import Serving
 
 WINDOW_S = 8.0
@@ -68,25 +65,6 @@ class Pair:
     scraped: MetricSource
     asked: MetricSource
     target: Serving
-
-
-def start_prometheus(
-    program: str, folder: Path, target: str
-) -> tuple[subprocess.Popen[bytes], str]:
-    port = free_port()
-    config = folder / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
-        "scrape_configs:\n"
-        f"  - {{job_name: engine, static_configs: [{{targets: ['{target.split('//')[1]}']}}]}}\n"
-        f"  - {{job_name: self, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n"
-    )
-    process = subprocess.Popen(
-        [program, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
-         f"--web.listen-address=127.0.0.1:{port}"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
-    )  # fmt: skip
-    return process, f"http://127.0.0.1:{port}"
 
 
 CLOCK, CLOCK_PER_S = 'vllm:done_total{finished_reason="stop"}', 20.0

@@ -17,7 +17,7 @@ import pytest
 from storage.sources import open_source
 from storage.sources.base import MetricSource, Reading
 from tests.storage.conftest import wait_until
-from tests.storage.sources.parity import start_prometheus
+from tests.storage.sources.real_prometheus import prometheus_of
 from tests.tuner.diagnosis.real_engine import Load
 from tuner.budget.live import Seen, read_budgets
 from tuner.diagnosis import Signals, collect
@@ -63,25 +63,22 @@ def under_load(engine: str, sources: tuple[MetricSource, MetricSource]) -> Watch
 
 @pytest.fixture(scope="module")
 def watched(engine: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    program = shutil.which("prometheus")
-    if program is None:
+    if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed: parity was not tested")
-    process, url = start_prometheus(program, tmp_path_factory.mktemp("prometheus"), engine)
-    scraped = open_source(url=engine, scrape_interval_s=SCRAPE_S)
-    asked = open_source(prometheus=url, scrape_interval_s=SCRAPE_S, labels={"job": "engine"})
-    try:
-        for _ in range(TRIES):
-            for source in (scraped, asked):
-                wait_until(partial(settled, source), "the engine to be watched")
-            if (found := under_load(engine, (scraped, asked))) is not None:
-                break
-        assert found is not None, f"a scrape was missed in each of {TRIES} tries"
-        yield found
-    finally:
-        scraped.close()
-        asked.close()
-        process.terminate()
-        process.wait(timeout=20)
+    with prometheus_of(engine, tmp_path_factory.mktemp("prometheus")) as url:
+        scraped = open_source(url=engine, scrape_interval_s=SCRAPE_S)
+        asked = open_source(prometheus=url, scrape_interval_s=SCRAPE_S, labels={"job": "engine"})
+        try:
+            for _ in range(TRIES):
+                for source in (scraped, asked):
+                    wait_until(partial(settled, source), "the engine to be watched")
+                if (found := under_load(engine, (scraped, asked))) is not None:
+                    break
+            assert found is not None, f"a scrape was missed in each of {TRIES} tries"
+            yield found
+        finally:
+            scraped.close()
+            asked.close()
 
 
 GROWS_WHEN_STILL_S = {"idle_s": 2 * SCRAPE_S}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.conftest import wait_until
-from tests.storage.sources.parity import start_prometheus
+from tests.storage.sources.real_prometheus import prometheus_of
 from tests.storage.sources.serving import serving
 from tuner.server_side import PrometheusTarget, Series, ServerSide, watching
 
@@ -135,26 +135,20 @@ def test_no_metrics_are_no_figures() -> None:
 
 
 def test_through_prometheus(tmp_path: Path) -> None:
-    program = shutil.which("prometheus")
-    if program is None:
+    if shutil.which("prometheus") is None:
         pytest.skip("prometheus is not installed: reading a run from it was not tested")
     engine = Engine()
-    with serving(engine.exposition) as target:
-        process, url = start_prometheus(program, tmp_path, target.url)
-        try:
-            wait_until(lambda: target.asked > 2, "the first scrapes by Prometheus")
-            began_s = time.time()
-            with watching(target.url, PrometheusTarget(url, {"job": "engine"})) as watch:
-                asked = target.asked
-                engine.requests += 30
-                wait_until(lambda: target.asked >= asked + 3, "scrapes during the run")
-            side = watch.result(began_s)
-            with watching(target.url, PrometheusTarget(url, {"job": "engine"})) as hasty:
-                pass
-            assert hasty.result(began_s, wait=False) is None  # the scrape after the end is to come
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
+    with serving(engine.exposition) as target, prometheus_of(target.url, tmp_path) as url:
+        wait_until(lambda: target.asked > 2, "the first scrapes by Prometheus")
+        began_s = time.time()
+        with watching(target.url, PrometheusTarget(url, {"job": "engine"})) as watch:
+            asked = target.asked
+            engine.requests += 30
+            wait_until(lambda: target.asked >= asked + 3, "scrapes during the run")
+        side = watch.result(began_s)
+        with watching(target.url, PrometheusTarget(url, {"job": "engine"})) as hasty:
+            pass
+        assert hasty.result(began_s, wait=False) is None  # the scrape after the end is to come
     expected(side)
     assert side is not None
     assert side.source == f"Prometheus at {url}, scraped every 1 s"
