@@ -12,9 +12,9 @@ import streamlit as st
 from dashboard import markup
 from dashboard.budget_watch import BudgetWatch
 from dashboard.format import number
-from tuner.budget.burn import BURN_WINDOWS, WINDOW_S, BurnWindow
+from tuner.budget.burn import BURN_WINDOWS
 from tuner.budget.live import BUDGET_WINDOW_S, Budget, Burn, Burning, Seen, Share
-from tuner.budget.render import SEEN_WORDS, attained_interval, percent, span
+from tuner.budget.render import SEEN_WORDS, absent, attained_interval, percent, span, title, watched
 
 SEEN_TONES = {Seen.STALE: "warn", Seen.UNREACHABLE: "bad", Seen.SHORT: "info"}
 SEVERITY_TONES = {"page": "bad", "ticket": "warn"}
@@ -32,17 +32,12 @@ def draw(watch: BudgetWatch) -> None:
     if budgets.fault:
         blocks.append(markup.message("No error budget can be told", budgets.fault))
     if budgets.found:
-        head = ["SLO", "attained", "budget left", *(_title(window) for window in BURN_WINDOWS)]
+        head = ["SLO", "attained", "budget left", *(title(window) for window in BURN_WINDOWS)]
         blocks.append(markup.table(head, [_row(budget) for budget in budgets.found]))
     left_out = "; ".join(f"{text}: {why}" for text, why in budgets.left_out.items())
     if left_out:
         blocks.append(f'<div class="sub">Without an error budget: {markup.escape(left_out)}.</div>')
     st.html('<div class="stack">' + "".join(blocks) + "</div>")
-
-
-def _title(window: BurnWindow) -> str:
-    long, short = (span(WINDOW_S[name]) for name in (window.long, window.short))
-    return f"{window.factor:g}× over {long} and {short}"
 
 
 def _row(budget: Budget) -> list[str]:
@@ -59,11 +54,8 @@ def _attained(budget: Budget) -> str:
     share = budget.over
     if share.value is None:
         return _absent(share)
-    watched = span(share.watched_s)
-    if share.watched_s < share.window_s:
-        watched += f" watched of {span(share.window_s)}"
     counted = f"n={_count(share.events)} {budget.sli.events}"
-    lines = "<br>".join(filter(None, [counted, watched, attained_interval(budget)]))
+    lines = "<br>".join(filter(None, [counted, watched(share), attained_interval(budget)]))
     return f'{percent(1 - share.value, budget)}<div class="sub">{lines}</div>'
 
 
@@ -102,7 +94,7 @@ def _rate(burn: Burn, share: Share) -> str:
 def _absent(share: Share) -> str:
     tone = SEEN_TONES.get(share.seen, "neutral")
     if share.seen is Seen.SHORT:
-        return markup.pill(f"watched {span(share.watched_s)} of {span(share.window_s)}", tone)
+        return markup.pill(absent(share), tone)
     reason = f'<div class="sub">{markup.escape(share.reason)}</div>' if share.reason else ""
     return markup.pill(SEEN_WORDS[share.seen], tone) + reason
 

@@ -20,6 +20,7 @@ from dashboard.format import duration, scaled
 from dashboard.prove import sweep_command
 from dashboard.settings import current
 from tuner.diagnosis import Diagnosis, Lever, NodeResult, State
+from tuner.diagnosis.render import ON_WATCH
 
 TONES = {
     State.CRITICAL: "bad",
@@ -42,9 +43,6 @@ BADGES = {
     State.CANT_TELL: "blue",
     State.NOT_APPLICABLE: "gray",
 }
-ON_WATCH = "on watch"
-"""A node that holds, and fires once it has held for long enough: it is not ok."""
-
 TRAFFIC = {"traffic": "yes", "no_traffic": "none in the window", "unknown": "not known"}
 ARROWS = {"up": "↑", "down": "↓", "on": "on", "off": "off", "do": ""}
 

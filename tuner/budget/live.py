@@ -220,9 +220,13 @@ class _Window:
             return self._kept.increase(counter.name, self._covered_s)
         parts = self._kept.breakdown(counter.name, counter.by, self._covered_s)
         values = [parts[v].value or 0.0 for v in counter.values if v in parts]
-        if not values:
-            return Reading(Outcome.NO_DATA, reason=f"{counter.name} is not exported")
-        return Reading(Outcome.VALUE, sum(values))
+        if values:
+            return Reading(Outcome.VALUE, sum(values))
+        if parts:
+            return Reading(Outcome.NO_DATA, reason=f"{counter.name} has no such events")
+        asked = self._kept.increase(counter.name, self._covered_s)
+        unanswered = Reading(Outcome.UNREACHABLE, reason=f"{counter.name} was not answered")
+        return unanswered if asked.ok else asked
 
     def _up_to(self, histogram: str, bound: float) -> Reading:
         """The events of a histogram up to a boundary; of all of them, at +Inf."""

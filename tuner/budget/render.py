@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from tuner.budget.burn import WINDOW_S
+from tuner.budget.burn import WINDOW_S, BurnWindow
 from tuner.budget.live import LEAST_WATCHED_S, Budget, Budgets, Burn, Burning, Seen, Share
+from tuner.diagnosis.render import wrapped
 
-WIDTH = 100
 SEEN_WORDS = {
     Seen.NO_TRAFFIC: "no traffic",
     Seen.NO_DATA: "no data",
+    Seen.SHORT: "not watched long enough",
     Seen.STALE: "stale",
     Seen.UNREACHABLE: "unreachable",
 }
@@ -22,36 +22,44 @@ SEEN_WORDS = {
 def render(budgets: Budgets) -> str:
     lines = ["Error budgets (all models and replicas together)"]
     if budgets.fault:
-        lines += _wrapped(f"cannot be told: {budgets.fault}", 2)
+        lines += wrapped(f"cannot be told: {budgets.fault}", 2)
     for budget in budgets.found:
         lines += _lines(budget)
     for text, why in budgets.left_out.items():
-        lines += _wrapped(f"{text} has none: {why}", 2)
+        lines += wrapped(f"{text} has none: {why}", 2)
     return "\n".join(lines)
 
 
 def _lines(budget: Budget) -> Iterator[str]:
     sli = budget.sli
     may = f"{sli.budget * 100:.6g} % of {sli.events} may be bad"
-    yield from _wrapped(f"{sli.clause.text}: {may}; {sli.bad_is}", 2)
-    yield from _wrapped(_overall(budget), 4)
+    yield from wrapped(f"{sli.clause.text}: {may}; {sli.bad_is}", 2)
+    yield from wrapped(_overall(budget), 4)
     for burn in budget.burns:
-        long, short = (span(WINDOW_S[name]) for name in (burn.window.long, burn.window.short))
-        yield from _wrapped(f"{burn.window.factor:g}× over {long} and {short}: {said(burn)}", 4)
+        yield from wrapped(f"{title(burn.window)}: {said(burn)}", 4)
+
+
+def title(window: BurnWindow) -> str:
+    """`14.4× over 1 h and 5 min`."""
+    long, short = (span(WINDOW_S[name]) for name in (window.long, window.short))
+    return f"{window.factor:g}× over {long} and {short}"
+
+
+def watched(share: Share) -> str:
+    """`30 d`, or `5 h watched of 30 d`."""
+    part, whole = span(share.watched_s), span(share.window_s)
+    return part if share.watched_s >= share.window_s else f"{part} watched of {whole}"
 
 
 def _overall(budget: Budget) -> str:
     share = budget.over
     if share.value is None:
         return f"attained: {absent(share)}"
-    watched = span(share.watched_s)
-    if share.watched_s < share.window_s:
-        watched += f" watched of {span(share.window_s)}"
     within = "" if budget.interval is None else f" [{', '.join(_ends(budget))}]"
     return (
         f"attained {percent(1 - share.value, budget)}{within} of {share.events:,.0f} "
-        f"{budget.sli.events} over {watched}; {share.bad:,.0f} bad where {budget.allowed:,.0f} may "
-        f"be: {left(budget)}"
+        f"{budget.sli.events} over {watched(share)}; {share.bad:,.0f} bad where "
+        f"{budget.allowed:,.0f} may be: {left(budget)}"
     )
 
 
@@ -162,8 +170,3 @@ def _share(share: Share) -> dict[str, Any]:
         "events": share.events if known else None,
         "reason": share.reason,
     }
-
-
-def _wrapped(text: str, column: int) -> list[str]:
-    pad = " " * column
-    return textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad + "  ")

@@ -63,7 +63,9 @@ class BaselineDiagnosis:
 
 def store_diagnosis(database: Database, outcome: Outcome, diagnosis: Diagnosis) -> None:
     """All nodes with the measurement, those that do not fire too: no finding is another thing than
-    no diagnosis."""
+    no diagnosis. Of a measurement without a result nothing is told."""
+    if not outcome.ok:
+        return
     database.add_findings(
         findings_of(diagnosis.nodes), target=diagnosis.target,
         measurement_id=outcome.measurement_id, at_s=diagnosis.at_s,

@@ -50,17 +50,19 @@ def run(args: argparse.Namespace) -> int:
     each = [(load, _compared(args, slos, *aligned(*sides))) for load, sides in _by_load(args, a, b)]
     if args.html:
         _write_page(args, slos, each)
-    if args.json and len(each) == 1:
+    known = {run.workload for _, one in each for run in (*one.a, *one.b)}
+    alone = list(dict.fromkeys(run.workload for run in (*a, *b) if run.workload not in known))
+    if args.json and not each[0][0]:
         print_json(compare_dict(each[0][1]))
     elif args.json:
-        print_json({"loads": [{"load": load} | compare_dict(one) for load, one in each]})
+        loads = [{"load": load} | compare_dict(one) for load, one in each]
+        print_json({"loads": loads, "not_compared": alone})
     else:
         heads = [f"load {load}" if load else "" for load, _ in each]
         texts = ["\n".join(compare_lines(one)) for _, one in each]
         told = zip(heads, texts, strict=True)
         print("\n\n".join(f"{head}\n{text}".lstrip() for head, text in told))
-        known = {run.workload for _, one in each for run in (*one.a, *one.b)}
-        for load in dict.fromkeys(run.workload for run in (*a, *b) if run.workload not in known):
+        for load in alone:
             print(f"not compared: load {load}, under which only one side was measured")
     return EXIT_ANSWER_IS_NO if any(one.worse for _, one in each) else EXIT_DONE
 

@@ -37,6 +37,7 @@ class Narrator:
         self._known: list[Outcome] = []
         self._pace: Pace | None = None
         self._finished = 0
+        self._best_told: str | None = None  # until the next outcome
 
     def begin(self, stage: Stage, config: Config, pace: Pace) -> None:
         self._now = f"{stage} {config_text(config)}"
@@ -53,19 +54,17 @@ class Narrator:
 
     def remember(self, outcome: Outcome) -> None:
         self._known.append(outcome)
+        self._best_told = None
 
     def note(self, text: str) -> None:
         self._line.note(text)
 
     def progress(self, progress: Progress) -> None:
         """The running measurement; about twice a second."""
-        phase = "warm-up" if progress.warming_up else "measuring"
-        elapsed_s = min(progress.elapsed_s, progress.total_s)
+        if self._best_told is None:
+            self._best_told = self._best_text()
         left = f" · about {_clock(self._pace.eta_s())} left" if self._pace is not None else ""
-        self._line.update(
-            f"{self._now} · {phase} {elapsed_s:.0f}/{progress.total_s:.0f} s · "
-            f"{self._best_text()}{left}"
-        )
+        self._line.update(f"{self._now} · {progress.clock()} · {self._best_told}{left}")
 
     def _load_text(self, outcome: Outcome) -> str:
         """Under which of its loads a trial was measured; "" where there is but one."""

@@ -195,9 +195,7 @@ class _Sitting:
         return f"{side} ({config_text(changed)})" if changed else side
 
     def _progress(self, progress: Progress) -> None:
-        phase = "warm-up" if progress.warming_up else "measuring"
-        elapsed_s = min(progress.elapsed_s, progress.total_s)
-        self.line.update(f"{self.now} · {phase} {elapsed_s:.0f}/{progress.total_s:.0f} s")
+        self.line.update(f"{self.now} · {progress.clock()}")
 
     def _done(self, outcome: Outcome) -> None:
         made = outcome.measurement

@@ -186,14 +186,14 @@ class _Look:
     def trends(self) -> dict[str, Reading]:
         """Means of gauges over the window, how often any request ran, how the queue grew."""
         readings: dict[str, Reading] = {}
-        for signal in ("running", "waiting", "kv_usage"):
-            name, points = self._series(signal, self.window_s)
+        seen = {s: self._series(s, self.window_s) for s in ("running", "waiting", "kv_usage")}
+        for signal, (name, points) in seen.items():
             values = [value for _, value in points]
             query = f"avg_over_time({name}[{self.window_s:g}s])"
             if values:
                 readings[f"{signal}_mean"] = self._derived(mean(values), query, values)
             if signal == "running" and values:
-                readings |= self._running(name, points)
+                readings |= self._running(seen)
             if signal == "waiting" and len(values) >= 2:
                 rose = rise(values)
                 readings["waiting_rise"] = self._derived(rose, f"delta({name})", values)
@@ -205,9 +205,11 @@ class _Look:
             readings["waiting_growing_s"] = self._derived(grown_s, f"deriv({name})", values)
         return readings
 
-    def _running(self, name: str, points: list[tuple[float, float]]) -> dict[str, Reading]:
+    def _running(
+        self, seen: Mapping[str, tuple[str, list[tuple[float, float]]]]
+    ) -> dict[str, Reading]:
         """At how many scrapes requests ran, how many at most, and how many while others waited."""
-        queue, waiting = self._series("waiting", self.window_s)
+        (name, points), (queue, waiting) = seen["running"], seen["waiting"]
         values, over = [value for _, value in points], f"[{self.window_s:g}s:]"
         share = mean([value > 0 for value in values])
         most, query = max(values), f"avg_over_time(({name} > bool 0){over})"

@@ -66,21 +66,21 @@ def _node(
     tail = _tail(node)
     text = f"{node.summary}{tail}"
     left = f"{label[:34]:<34} {state:<10} "
-    wrapped = textwrap.wrap(text, WIDTH - len(left)) or [""]
+    beside = textwrap.wrap(text, WIDTH - len(left)) or [""]
     painted = f"\x1b[{painting}m{state:<10}\x1b[0m" if colour else f"{state:<10}"
-    yield f"{label[:34]:<34} {painted} {wrapped[0]}".rstrip()
-    for more in wrapped[1:]:
+    yield f"{label[:34]:<34} {painted} {beside[0]}".rstrip()
+    for more in beside[1:]:
         yield " " * len(left) + more
     if node.how_to_get:
-        yield from _wrapped("to know: " + node.how_to_get, len(left))
+        yield from wrapped("to know: " + node.how_to_get, len(left))
     if node.evidence and (verbose or node.firing or depth == 0):
-        yield from _wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
+        yield from wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
     if node.firing and not node.symptom_of:
         yield from _levers(node, len(indent) + 4)
         yield from _proof(node, url, len(indent) + 4)
     if verbose:
         for query in node.queries:
-            yield from _wrapped("asked: " + query, len(left))
+            yield from wrapped("asked: " + query, len(left))
 
 
 def _tail(node: NodeResult) -> str:
@@ -97,30 +97,31 @@ def _levers(node: NodeResult, column: int) -> Iterator[str]:
     for lever in node.levers:
         yield from _lever(lever, column)
     for text in node.will_not_help:
-        yield from _wrapped(f"✗ will not help: {text}", column)
+        yield from wrapped(f"✗ will not help: {text}", column)
 
 
 def _proof(node: NodeResult, url: str, column: int) -> list[str]:
     """The command that puts the node's first knob to the test."""
     if not any(lever.knob in KNOBS for lever in node.levers):
         return []
-    return _wrapped(
+    return wrapped(
         f"to prove it: tuner verify --url {url} --node {node.key}, with your --workload and --slo",
         column,
     )
 
 
 def _lever(lever: Lever, column: int) -> Iterator[str]:
-    yield from _wrapped(f"→ {lever.title}: {lever.effect}", column)
+    yield from wrapped(f"→ {lever.title}: {lever.effect}", column)
     costs = f"costs: {lever.cost}"
     if lever.binds_next:
         costs += f"; next limit: {lever.binds_next}"
-    yield from _wrapped(costs, column + 2)
+    yield from wrapped(costs, column + 2)
     if lever.will_not_help:
-        yield from _wrapped(f"✗ will not help: {lever.will_not_help}", column + 2)
+        yield from wrapped(f"✗ will not help: {lever.will_not_help}", column + 2)
 
 
-def _wrapped(text: str, column: int) -> list[str]:
+def wrapped(text: str, column: int) -> list[str]:
+    """Lines of at most WIDTH columns, the further ones indented by two more."""
     pad = " " * column
     return textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad + "  ")
 

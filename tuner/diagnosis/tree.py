@@ -17,6 +17,7 @@ from tuner.diagnosis.settle import History, settle
 from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import DEFAULT, Thresholds
 from tuner.slo.grammar import Clause
+from tuner.units import count_text
 
 
 class Slos(Protocol):
@@ -104,11 +105,7 @@ def _headline(diagnosis: Diagnosis) -> str:
     if diagnosis.traffic == "no_traffic":
         return "No traffic in the window: nothing to diagnose"
     watched = sum(node.on_watch for node in diagnosis.nodes)
-    yet = f" yet: {_nodes(watched)} on watch" if watched else ""
+    yet = f" yet: {count_text(watched, 'node')} on watch" if watched else ""
     unknown = sum(node.state is State.CANT_TELL for node in diagnosis.nodes)
-    unsure = f"; {_nodes(unknown)} cannot be told" if unknown else ""
+    unsure = f"; {count_text(unknown, 'node')} cannot be told" if unknown else ""
     return f"Nothing fires{yet}{unsure}"
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node" if count == 1 else f"{count} nodes"

@@ -76,12 +76,12 @@ class Progress:
             return "warm-up"
         return "measuring" if self.elapsed_s < self.total_s else "draining"
 
-    @property
-    def clock(self) -> str:
-        """`measuring 12/35 s`; after the last send how long its answers have been waited for."""
+    def clock(self, width: int = 0) -> str:
+        """`measuring 12/35 s`; after the last send how long its answers have been waited for.
+        width: of the seconds, where lines stand below each other."""
         if self.phase == "draining":
             return f"draining for {self.elapsed_s - self.total_s:.0f} s"
-        return f"{self.phase} {self.elapsed_s:4.0f}/{self.total_s:.0f} s"
+        return f"{self.phase} {self.elapsed_s:{width}.0f}/{self.total_s:.0f} s"
 
     @property
     def eta_s(self) -> float:

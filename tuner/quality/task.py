@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuner.documents import NotADocumentError, parsed
+from tuner.documents import NotADocumentError, parsed, read_text
 from tuner.errors import UserError
 from tuner.regular import check_regular
 
-MAX_FILE_BYTES = 64 << 20
 DEFAULT_MAX_TOKENS = 32
 DEFAULT_STOP = ("\n",)
 
@@ -112,16 +111,7 @@ def _digest(path: Path) -> str:
 
 def read_task(path: Path) -> Task:
     """All items of a file. Raises UserError naming file and line."""
-    try:
-        check_regular(path)
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UserError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB: split the task")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 (byte {error.start}): {error.reason}") from error
-    lines = enumerate(text.split("\n"), start=1)
+    lines = enumerate(read_text(path).split("\n"), start=1)
     items = tuple(_item(f"{path}, line {n}", n, line) for n, line in lines if line.strip())
     if not items:
         raise UserError(f"{path} holds no items: one JSON object per line, see docs/quality.md")

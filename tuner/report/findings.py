@@ -136,8 +136,9 @@ def findings_lines(report: Recorded, tried: Tried = untried) -> list[str]:
     why, diagnosis = why_nothing(report), report.diagnosis
     lines = [f"  {why}"] if why else []
     if diagnosis is not None:
+        advice = advised(report, tried)
         for node in diagnosis.causes:
-            mine = [one for one in advised(report, tried) if one.node is node]
+            mine = [one for one in advice if one.node is node]
             lines += [f"  {node_text(node)}: {node.summary}", *_lever_lines(mine)]
         lines += [f"  {node_text(n)}: follows from {n.symptom_of}" for n in diagnosis.symptoms]
     if told := unjudged(report):

@@ -28,7 +28,7 @@ def progress_text(progress: Progress) -> str:
     """The state in one line."""
     window = f"last {progress.recent_s:.0f} s"
     return (
-        f"{progress.clock} · in flight {progress.in_flight} · done {progress.completed} · failed "
+        f"{progress.clock(width=4)} · in flight {progress.in_flight} · done {progress.completed} · failed "
         f"{progress.failed} · TTFT p95 {show(progress.ttft.p95_s, 's')} n={progress.ttft.n} · "
         f"{progress.output_tps:.0f} tok/s ({window})"
     )
@@ -86,7 +86,7 @@ class LiveView:
         clock = Table.grid(padding=(0, 1), expand=True)
         clock.add_column(ratio=1)
         clock.add_column(justify="right")
-        left = " ".join(progress.clock.split())
+        left = progress.clock()
         if progress.phase != "draining":
             left += f" · {progress.eta_s:.0f} s left"
         total_s = max(1e-9, progress.total_s)

@@ -20,7 +20,7 @@ from tuner.exchange.bundle import WITH_FINDINGS, StoredStudy
 from tuner.exchange.judging import workload_of
 from tuner.report.words import load_text
 from tuner.search.ledger import stored_outcome
-from tuner.search.objective import CAPACITY
+from tuner.search.objective import CAPACITY, Objective
 from tuner.search.trial import Outcome
 from tuner.search.trials import Config
 from tuner.slo import SloSet, parse_slos
@@ -57,7 +57,7 @@ class Recorded:
         seed, window_s = self.study.seed or 0, budget.get("window_s")
         if window_s is None:
             return f"load {loads} · seed {seed}"
-        searched = f"maximize {CAPACITY}" in ((self.study.space or {}).get("objectives") or [])
+        searched = str(Objective(CAPACITY)) in ((self.study.space or {}).get("objectives") or [])
         warmup_s = float(budget.get("warmup_s") or 0.0)
         return load_text(loads, seed, float(window_s), warmup_s, searched=searched)
 

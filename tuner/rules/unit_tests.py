@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.budget.burn import BURN_WINDOWS, BurnWindow
+from tuner.budget.counters import Counter
 from tuner.budget.events import Sli
 from tuner.rules.groups import (
     ATTAINMENT,
@@ -21,7 +22,6 @@ from tuner.rules.groups import (
     RuleSet,
     alert_name,
 )
-from tuner.rules.scope import matcher
 
 PER_MINUTE = 10_000
 SEEN_AT = "65m"
@@ -178,14 +178,14 @@ def _blind(rules: RuleSet) -> list[dict[str, Any]]:
     for sli in rules.slis:
         for need in sli.needs:
             rule = rules.missing(need)
-            labels = {**rules.scope.labels, **rule["labels"], **_equalities(matcher(need))}
+            labels = {**rules.scope.labels, **rule["labels"], **_part(need)}
             missing.append({"exp_labels": labels, "exp_annotations": rule["annotations"]})
     stalled, generated = rules.stalled(), rules.counters.generated
-    part = {generated.by: generated.values[0]} if generated.by else {}
     still = [
         {"series": _named(rules.counters.running, _labels(rules)), "values": "4x10"},
-        {"series": _named(generated.name, {**_labels(rules), **part}), "values": "100x10"},
-    ]
+        {"series": _named(generated.name, {**_labels(rules), **_part(generated)}),
+         "values": "100x10"},
+    ]  # fmt: skip
     firing = [{"exp_labels": {**_labels(rules), **stalled["labels"]},
                "exp_annotations": stalled["annotations"]}]  # fmt: skip
     return [
@@ -214,10 +214,9 @@ def _distinct(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [alert for index, alert in enumerate(alerts) if alert not in alerts[:index]]
 
 
-def _equalities(matcher: str) -> dict[str, str]:
-    """The labels that absent() takes over: those compared with =."""
-    name, sign, value = matcher.partition('="')
-    return {name: value.rstrip('"')} if sign else {}
+def _part(counter: Counter) -> dict[str, str]:
+    """The label that a counter of one value is compared with, which absent() takes over."""
+    return {counter.by: counter.values[0]} if len(counter.values) == 1 else {}
 
 
 def _after(duration: str) -> str:

@@ -68,8 +68,10 @@ def _missing(
     if n < fewest:
         return f"needs at least {_more(fewest / n, found)}"
     end = sided.high if clause.upper else sided.low
-    if not 0 < end < math.inf or clause.bound <= 0:
+    if not (0 < end < math.inf and 0 < sided.value < math.inf) or clause.bound <= 0:
         return f"{sided.n} samples leave that end of the interval open"
+    if sided.value == clause.bound:
+        return TOO_CLOSE
     times = (math.log(end / sided.value) / math.log(clause.bound / sided.value)) ** 2
     if not 1 < times < 1 + MAX_SAMPLES_NEEDED / len(found.names):
         return TOO_CLOSE

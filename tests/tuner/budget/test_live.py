@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from storage.sources import RecordedSource
-from storage.sources.base import MetricSource
+from storage.sources.base import MetricSource, Reading
 from storage.sources.prometheus import PrometheusSource
 from storage.sources.scrape import ScrapeSource
 from tests.storage.sources.backfill import serving_prometheus
 from tests.tuner.budget.traffic import FINE_S, TTFT, PerMinute, page, pages_of, recorded
 from tuner.budget.events import slis
-from tuner.budget.live import Budget, Burning, Seen, read_budgets
-from tuner.budget.render import as_dict, render
+from tuner.budget.live import Budget, Burning, Seen, Share, read_budgets
+from tuner.budget.render import as_dict, render, said
 from tuner.rules.groups import RuleSet, alert_name
 from tuner.rules.scope import Scope
 from tuner.rules.write import rules_text
@@ -90,6 +91,31 @@ def test_too_few_events_do_not_fire() -> None:
     assert "fewer than 20 events: burns 20× and 20×" in render(
         read_budgets(recorded(PerMinute(late=0.1)), SLO)
     )
+
+
+def test_few_events_beside_a_window_that_was_not_watched_are_told() -> None:
+    """As after a restart: coarse points reach over the gap, fine ones do not."""
+    burn = read(recorded(PerMinute(late=0.1))).burns[0]
+    gone = Share(Seen.SHORT, burn.short.window_s, 60.0)
+    assert said(replace(burn, short=gone)).startswith("fewer than 20 events: burns 20× and not wa")
+
+
+class Torn(RecordedSource):
+    """Answers nothing any more about counters by a label, as a Prometheus that fails meanwhile."""
+
+    def breakdown(self, *asked: object, **named: object) -> dict[str, Reading]:
+        return {}
+
+    def over(self, window_s: float) -> Torn:
+        return self
+
+
+def test_a_question_that_failed_is_no_zero_of_bad_events() -> None:
+    pages = pages_of(PerMinute(good=100))
+    source = Torn(pages, now_s=pages[-1][0], scrape_interval_s=FINE_S)
+    budget = read(source, "error_rate<1%")
+    assert {burn.state for burn in budget.burns} == {Burning.UNKNOWN}
+    assert budget.over.seen is not Seen.VALUE
 
 
 def test_what_is_not_exported_is_named() -> None:

@@ -7,8 +7,11 @@ import pytest
 
 from tests.tuner.runs import failed, good, run, running
 from tests.tuner.slo.test_judge import clause, server
+from tuner.figures.samples import samples
 from tuner.slo import judge, parse_slos
 from tuner.slo.judge import ClauseVerdict
+from tuner.slo.needs import what_is_missing
+from tuner.stats import Estimate
 
 
 def test_requests_without_a_token_are_no_data_and_no_zero() -> None:
@@ -118,3 +121,21 @@ def test_queue_counts_name_no_thousands() -> None:
     near = server(b0_1=96.0, b0_3=96.0)
     reason = clause("queue_p95<200ms", [good(0)], server=near).reason
     assert reason == "4 of 100 samples miss the bound: too close to it to decide"
+
+
+@pytest.mark.parametrize("text", ["itl_p50<5ms", "itl_p95<=10ms", "itl_p95<10ms"])
+def test_gaps_of_nothing_and_a_figure_on_its_bound_are_judged(text: str) -> None:
+    """Tokens that are read together have no time between them."""
+    waves = [good(i, at_s=0.1 * i, gap_s=0.0 if i % 8 < 5 else 0.01) for i in range(40)]
+    found = clause(text, waves)
+    assert found.estimate.measured
+    assert found.reason or found.state != "inconclusive"
+
+
+def test_what_is_missing_of_a_figure_without_distance_is_no_number() -> None:
+    found = samples([good(i, at_s=0.1 * i) for i in range(60)], "itl", 10.0)
+    (at_least,) = parse_slos(["itl_p50<=10ms"]).clauses
+    for value in (0.0, 0.01):
+        sided = Estimate(value, 0.0, 0.02, 60, "s", "made up")
+        told = what_is_missing(at_least, 0.5, sided, found, 60, 0.95)
+        assert "needs about" not in told

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from tuner.diagnosis.model import NodeResult, State
-from tuner.report.findings import Tried, advised, unjudged, untried, why_nothing
+from tuner.report.findings import Advised, Tried, advised, unjudged, untried, why_nothing
 from tuner.report.html import study_charts, study_tables
 from tuner.report.html.page import facts, legend, panel, pill, table, when
 from tuner.report.html.study_plot import look_of
@@ -31,7 +31,11 @@ def findings(report: Recorded, tried: Tried = untried) -> str:
     why, told = why_nothing(report), unjudged(report)
     parts = [panel("", "", why)] if why else []
     if report.diagnosis is not None:
-        parts += [_cause(report, node, tried) for node in report.diagnosis.causes]
+        advice = advised(report, tried)
+        parts += [
+            _cause(node, [one for one in advice if one.node is node])
+            for node in report.diagnosis.causes
+        ]
         symptoms = [[f"follows from {n.symptom_of}", *_node(n)] for n in report.diagnosis.symptoms]
         if symptoms:
             rows = [[node, state, escape(text)] for text, node, state in symptoms]
@@ -46,15 +50,14 @@ def _node(node: NodeResult) -> list[str]:
     return [name, pill(NODE_LOOKS.get(node.state, ""), node.state.value)]
 
 
-def _cause(report: Recorded, node: NodeResult, tried: Tried) -> str:
+def _cause(node: NodeResult, mine: Sequence[Advised]) -> str:
     rows = [
         [
             f'<b>{escape(one.lever.title)}</b><br><span class="dim">{escape(one.lever.effect)}; '
             f"its cost: {escape(one.lever.cost)}</span>",
             "".join(f"<div>{escape(text)}</div>" for text in one.told),
         ]
-        for one in advised(report, tried)
-        if one.node is node
+        for one in mine
     ]
     name, state = _node(node)
     head = f'<div class="row"><h3>{name}</h3>{state}</div><div class="dim">'

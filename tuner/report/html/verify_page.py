@@ -54,12 +54,13 @@ RATIOS = (
 
 def render_verify_html(report: VerifyReport) -> str:
     proof = report.proof
+    gain = proof.gain if proof is not None else None
     doubts = [*([report.changed] if report.changed else []), *not_done(report)]
     body = [
         _head(report),
         callout("warn", doubts),
         section("Predicted and realised", _claims(proof) if proof else ""),
-        section("What moved", panel(_moved(proof)) if proof and proof.gain else "", RATIOS),
+        section("What moved", panel(_moved(proof, gain)) if proof and gain else "", RATIOS),
         section("SLOs", _slos(proof) if proof else "", "Over all pairs together."),
         section(FINDINGS, findings(report), FINDINGS_LEAD),
         section("Checks", health(report.checks)),
@@ -90,9 +91,8 @@ def _claims(proof: StoredProof) -> str:
     ]))  # fmt: skip
 
 
-def _moved(proof: StoredProof) -> str:
+def _moved(proof: StoredProof, gain: Comparison) -> str:
     """The figure that decides, then the side effects."""
-    assert proof.gain is not None
     decision, found = proof.decision, proof.standing
     key = proof.proposal.objective.key
     sides = [
@@ -100,8 +100,8 @@ def _moved(proof: StoredProof) -> str:
         for pooled in (decision.baseline if decision else None, found.pooled if found else None)
     ]
     others = proof.side_effects()
-    reach = reach_of([proof.gain, *others.values()])
-    rows = [_row(f"<b>{escape(key)}</b>", proof.gain, cell(sides[0]), cell(sides[1]), reach)]
+    reach = reach_of([gain, *others.values()])
+    rows = [_row(f"<b>{escape(key)}</b>", gain, cell(sides[0]), cell(sides[1]), reach)]
     rows += [
         _row(escape(name), one, cell(one.a), cell(one.b), reach) for name, one in others.items()
     ]
