@@ -28,8 +28,9 @@ def progress_text(progress: Progress) -> str:
     """The state in one line."""
     window = f"last {progress.recent_s:.0f} s"
     return (
-        f"{progress.clock(width=4)} · in flight {progress.in_flight} · done {progress.completed} · failed "
-        f"{progress.failed} · TTFT p95 {show(progress.ttft.p95_s, 's')} n={progress.ttft.n} · "
+        f"{progress.clock(width=4)} · in flight {progress.in_flight} · done {progress.completed} · "
+        f"failed {progress.failed} · TTFT p95 {show(progress.ttft.p95_s, 's')} "
+        f"n={progress.ttft.n} · "
         f"{progress.output_tps:.0f} tok/s ({window})"
     )
 
