@@ -18,10 +18,14 @@ from storage.sources.gathered import scrape_interval, target_of, up_for_s
 from storage.sources.promclient import Matrix, PrometheusClient
 from storage.sources.store import HORIZON_S
 
-NAMES_KEPT_S = 15.0
+KEPT_S = 15.0
+"""For how long it is not asked again which targets are engines and what they export."""
+
 REACH_STEPS = 240
 _ENGINES = '__name__=~"(vllm|sglang|slotune):.+"'
 _DOWN = "Prometheus cannot scrape the target (up = 0)"
+
+Engines = frozenset[tuple[str, str]]
 
 
 @dataclass(slots=True)
@@ -30,6 +34,7 @@ class PromTargets:
 
     client: PrometheusClient
     labels: Mapping[str, str]
+    _found: tuple[float, Engines] = field(default=(-math.inf, frozenset()))
     _names: tuple[float, frozenset[str]] = field(default=(-math.inf, frozenset()))
 
     @property
@@ -38,16 +43,21 @@ class PromTargets:
         own = {k: v for k, v in self.labels.items() if k in ("job", "instance")}
         return promql.selector("up", own)
 
-    def found(self, now_s: float) -> set[tuple[str, str]] | None:
+    def found(self, now_s: float) -> Engines | None:
         """(job, instance) of the engines among the targets; None when none is found: all count."""
-        selected = promql.selector("", self.labels, extra=_ENGINES)
-        query = f"group by (job, instance) (last_over_time({selected}[{HORIZON_S:.0f}s]))"
-        return {target_of(labels) for labels, _ in self.client.vector(query, now_s)} or None
+        asked_s, engines = self._found
+        if abs(now_s - asked_s) >= KEPT_S:
+            selected = promql.selector("", self.labels, extra=_ENGINES)
+            query = f"group by (job, instance) (last_over_time({selected}[{HORIZON_S:.0f}s]))"
+            answer = self.client.vector(query, now_s)
+            engines = frozenset(target_of(labels) for labels, _ in answer)
+            self._found = (now_s, engines)
+        return engines or None
 
     def exported(self, now_s: float, scrape_interval_s: float) -> frozenset[str]:
         """The names that they export now."""
         asked_s, names = self._names
-        if now_s - asked_s < NAMES_KEPT_S:
+        if abs(now_s - asked_s) < KEPT_S:
             return names
         selected = [
             promql.selector("", {"job": job, "instance": instance})
@@ -87,7 +97,7 @@ class PromTargets:
 
     def _known_for_s(
         self,
-        targets: set[tuple[str, str]] | None,
+        targets: Engines | None,
         now_s: float,
         reach_s: float,
         scrape_interval_s: float,
@@ -140,9 +150,9 @@ class PromTargets:
         return None
 
 
-def _of(targets: set[tuple[str, str]] | None, found: Matrix) -> list[list[tuple[float, float]]]:
+def _of(targets: Engines | None, found: Matrix) -> list[list[tuple[float, float]]]:
     return [points for labels, points in found if _mine(labels, targets)]
 
 
-def _mine(labels: Mapping[str, str], targets: set[tuple[str, str]] | None) -> bool:
+def _mine(labels: Mapping[str, str], targets: Engines | None) -> bool:
     return targets is None or target_of(labels) in targets

@@ -148,3 +148,18 @@ def test_a_target_scraped_just_now_was_watched_for_no_less_than_nothing() -> Non
     targets = PromTargets(JustNow("http://127.0.0.1:9"), {})
     for reach_s in (3600.0, 86_400.0, 30 * 86_400.0):
         assert targets.status(1_800_000_000.0, 5.0, reach_s).watched_s == 0.0
+
+
+def test_which_targets_are_engines_is_asked_every_fifteen_seconds_at_most() -> None:
+    asked: list[float | None] = []
+
+    class Counting(promclient.PrometheusClient):
+        def vector(self, query: str, now_s: float | None = None) -> promclient.Vector:
+            asked.append(now_s)
+            return [({"job": "a", "instance": "b"}, 1.0)]
+
+    targets = PromTargets(Counting("http://127.0.0.1:9"), {})
+    at_s = 1_800_000_000.0
+    for later_s in (0.0, 5.0, 14.9, 15.1, 20.0, 0.0):  # a clock that was put back asks anew
+        assert targets.found(at_s + later_s) == {("a", "b")}
+    assert asked == [at_s, at_s + 15.1, at_s]
