@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -52,6 +53,27 @@ SHARED = 0.8
 BINS = 120
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A run of each side, measured one after the other."""
+
+    a: Run
+    b: Run
+
+    @cached_property
+    def unlike(self) -> set[tuple[int, int]]:
+        """(session, turn) of requests that were asked for other lengths on either side."""
+        a, b = (
+            {(r.session, r.turn): (r.wanted_prompt_tokens, r.wanted_output_tokens) for r in records}
+            for records, _ in (self.a, self.b)
+        )
+        return {
+            name
+            for name in a.keys() & b.keys()
+            if any(x and y and x != y for x, y in zip(a[name], b[name], strict=True))
+        }
+
+
 def compare_runs(a: Side, b: Side, keys: Sequence[str], slos: SloSet) -> dict[str, Comparison]:
     """B against A in each figure ("ttft_p95", "output_tps", "goodput", "error_rate"…), by key.
 
@@ -60,49 +82,61 @@ def compare_runs(a: Side, b: Side, keys: Sequence[str], slos: SloSet) -> dict[st
     """
     if not a or not b:
         raise ValueError("a comparison needs at least one run on each side")
-    return {key: _compare(a, b, key, slos) for key in keys}
+    pairs = [Pair(*pair) for pair in zip(a, b, strict=False)]
+    return {key: _compare(a, b, pairs, key, slos) for key in keys}
 
 
 def side_estimate(side: Side, key: str, slos: SloSet) -> Estimate:
     """A figure of one side over all its runs, with the spread between them."""
-    if key in figures.RATES:
-        return mean_of_runs([figures.figure(*run, key, slos) for run in side])
-    if len(side) == 1:
-        return figures.figure(*side[0], key, slos)
+    return _over_runs(_estimates(side, key, slos), key)
+
+
+def _estimates(side: Side, key: str, slos: SloSet) -> list[Estimate]:
+    """A rate of each run; any other figure of all runs together."""
+    if key in figures.RATES or len(side) == 1:
+        return [figures.figure(*run, key, slos) for run in side]
     records, window, run_ends_s = joined(side)
-    return figures.figure(records, window, key, slos, run_ends_s=run_ends_s)
+    return [figures.figure(records, window, key, slos, run_ends_s=run_ends_s)]
 
 
-def _compare(a: Side, b: Side, key: str, slos: SloSet) -> Comparison:
+def _over_runs(estimates: Sequence[Estimate], key: str) -> Estimate:
+    return mean_of_runs(estimates) if key in figures.RATES else estimates[0]
+
+
+def _compare(a: Side, b: Side, pairs: Sequence[Pair], key: str, slos: SloSet) -> Comparison:
     metric, _, stat = key.partition("_")
-    estimates = side_estimate(a, key, slos), side_estimate(b, key, slos)
-    pairs = list(zip(a, b, strict=False))
+    each = [_estimates(side, key, slos) for side in (a, b)]
+    one, other = (_over_runs(estimates, key) for estimates in each)
     latency = metric in METRICS and METRICS[metric].per_request and metric != "queue" and stat
     if key not in (*figures.SHARES, *figures.RATES) and not latency:
         raise ValueError(f"{key} is no figure that two runs' records can be compared in")
-    if missing := next((one for one in estimates if not one.measured), None):
+    if missing := next((side for side in (one, other) if not side.measured), None):
         found = inconclusive(0, f"a side has no {key}: {missing.reason}")
     elif key in figures.SHARES:
-        found = compare_shares(*estimates, higher_is_better=key in MORE_IS_BETTER)
+        found = compare_shares(one, other, higher_is_better=key in MORE_IS_BETTER)
     elif key in figures.RATES:
-        ratios = [_rate_ratio(*pair, key, slos, seed) for seed, pair in enumerate(pairs)]
+        counts = [min(x.n, y.n) for x, y in zip(*each, strict=False)]
+        ratios = [
+            _rate_ratio(pair, key, slos, n, seed)
+            for seed, (pair, n) in enumerate(zip(pairs, counts, strict=True))
+        ]
         found = combined(ratios, higher_is_better=True, method="bootstrap over slices of time")
     else:
         found = _compare_latency(pairs, metric, stat)
-    return replace(found, a=estimates[0], b=estimates[1])
+    return replace(found, a=one, b=other)
 
 
-def _compare_latency(pairs: Sequence[tuple[Run, Run]], metric: str, stat: str) -> Comparison:
+def _compare_latency(pairs: Sequence[Pair], metric: str, stat: str) -> Comparison:
     if stat in ("min", "max"):
         return inconclusive(0, f"an observed {stat}imum has no interval")
     ratios: list[LogRatio] = []
     paired, counts = 0, np.zeros(2, dtype=int)
-    for seed, (one, other) in enumerate(pairs):
-        x, y = _samples(one, metric), _samples(other, metric)
+    for seed, pair in enumerate(pairs):
+        x, y = _samples(pair.a, metric), _samples(pair.b, metric)
         if not len(x.values) or not len(y.values):
             return inconclusive(0, f"a run has no {metric}")
         counts += np.array([_independent(side, stat) for side in (x, y)])
-        shared = _shared(x, y, _unlike(one, other))
+        shared = _shared(x, y, pair.unlike)
         if shared is not None:
             x, y = shared
             paired += 1
@@ -145,19 +179,6 @@ def _opened(found: Comparison, q: float, n_a: int, n_b: int) -> Comparison:
 def _samples(run: Run, metric: str) -> Samples:
     records, window = run
     return samples(in_window(records, window), metric, cut_off_s(records, window))
-
-
-def _unlike(one: Run, other: Run) -> set[tuple[int, int]]:
-    """(session, turn) of requests that were asked for other lengths on either side."""
-    asked = [
-        {(r.session, r.turn): (r.wanted_prompt_tokens, r.wanted_output_tokens) for r in records}
-        for records, _ in (one, other)
-    ]
-    return {
-        name
-        for name in asked[0].keys() & asked[1].keys()
-        if any(a and b and a != b for a, b in zip(asked[0][name], asked[1][name], strict=True))
-    }
 
 
 def _shared(x: Samples, y: Samples, unlike: set[tuple[int, int]]) -> tuple[Samples, Samples] | None:
@@ -221,9 +242,10 @@ def _statistic(found: Samples, values: Floats, stat: str, blocks: int) -> Statis
     return RatioOfSums(amounts, np.diff(starts).astype(float))
 
 
-def _rate_ratio(one: Run, other: Run, key: str, slos: SloSet, seed: int) -> LogRatio:
-    """Equal slices of both windows: under common random numbers they hold the same load."""
-    binned = [_binned(run, key, slos) for run in (one, other)]
+def _rate_ratio(pair: Pair, key: str, slos: SloSet, n: int, seed: int) -> LogRatio:
+    """Equal slices of both windows: under common random numbers they hold the same load. n: the
+    samples of the side that has fewer."""
+    binned = [_binned(run, key, slos) for run in (pair.a, pair.b)]
     blocks = block_count(*binned)
     edges = [0, *_edges(BINS, blocks)]
     sides = [
@@ -231,9 +253,8 @@ def _rate_ratio(one: Run, other: Run, key: str, slos: SloSet, seed: int) -> LogR
             np.add.reduceat(amounts, edges[:-1]),
             np.diff(edges) * (window[1] - window[0]) / BINS,
         )
-        for amounts, (_, window) in zip(binned, (one, other), strict=True)
+        for amounts, (_, window) in zip(binned, (pair.a, pair.b), strict=True)
     ]
-    n = min(figures.figure(*run, key, slos).n for run in (one, other))
     return log_ratio(sides[0], sides[1], n, paired=True, seed=seed)
 
 
