@@ -77,18 +77,9 @@ TABLE: tuple[Preset, ...] = (
 
 PRESETS: dict[str, str] = {preset.name: preset.text for preset in TABLE}
 
-_HEADER = ("name", "stands for", "figures relied on (tokens)", "source")
-
-
-def table_markdown() -> str:
-    """The table as docs/workloads.md has it."""
-    rows = [(f"`{p.name}`", f"`{p.text}`", p.figures, p.source) for p in TABLE]
-    lines = [_HEADER, ("---",) * len(_HEADER), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
 
 def table_lines() -> list[str]:
-    """The same for a terminal: a preset and below it what it stands for and stands on."""
+    """For a terminal: a preset and below it what it stands for and stands on."""
     lines = []
     for preset in TABLE:
         rest = f"{preset.figures} ({preset.source})"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tuner.diagnosis.registry import SPECS
 from tuner.errors import UserError
 from tuner.workload.lengths import MAX_SIGMA
 from tuner.workload.writing import plain
@@ -37,13 +38,8 @@ TAIL = 0.01
 FEWEST_REQUESTS = 30
 SMALLEST_SIGMA = 0.01
 
-_LENGTHS = {
-    "prompt": ("vllm:request_prompt_tokens", "sglang:prompt_tokens_histogram"),
-    "output": ("vllm:request_generation_tokens", "sglang:generation_tokens_histogram"),
-}
-_FINISHED = ("vllm:request_success_total", "sglang:num_requests_total")
-_QUERIES = ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total")
-_HITS = ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total")
+_LENGTHS = {"prompt": "prompt_tokens", "output": "answer_tokens"}
+_METRICS = {spec.name: (*spec.vllm, *spec.sglang) for spec in SPECS}
 
 UNKNOWN: tuple[str, ...] = (  # the first is about the rate
     "rate= is that of finished requests: what was refused or still waits is not in it, and whether "
@@ -90,15 +86,15 @@ def record(source: MetricSource, window_s: float, target: str, *, timed: bool = 
     """
     names = source.names()
     shapes = {}
-    for what, histograms in _LENGTHS.items():
-        histogram = _exported(histograms, names, "_bucket")
+    for what, signal in _LENGTHS.items():
+        histogram = _exported(signal, names, "_bucket")
         if histogram is None:
             raise UserError(
-                f"{target} exports none of {' and '.join(histograms)}: without a histogram of "
-                f"{what} lengths there is no workload to record; use --proxy-log"
+                f"{target} exports none of {' and '.join(_METRICS[signal])}: without a histogram "
+                f"of {what} lengths there is no workload to record; use --proxy-log"
             )
         shapes[what] = _shape(source, histogram, window_s, f"{target}: {what} lengths")
-    finished = _exported(_FINISHED, names, "")
+    finished = _exported("finished", names)
     rate = source.rate(finished, window_s) if finished and timed else None
     text = f"prompt={shapes['prompt'].text},output={shapes['output'].text}"
     notes = [f"{what}: {shape.said}" for what, shape in shapes.items()]
@@ -151,13 +147,14 @@ def watched_source(url: str, window_s: float, say: Callable[[float], None]) -> M
     return source
 
 
-def _exported(candidates: tuple[str, ...], names: frozenset[str], ending: str) -> str | None:
+def _exported(signal: str, names: frozenset[str], ending: str = "") -> str | None:
+    """The first metric of a signal that is among the names; ending: of the sample looked for."""
     from storage.sources.exposition import spellings
 
     return next(
         (
             name
-            for name in candidates
+            for name in _METRICS[signal]
             if any(spelling in names for spelling in spellings(name + ending))
         ),
         None,
@@ -246,7 +243,7 @@ def _rising(percents: list[float], tokens: list[float]) -> list[tuple[float, flo
 
 def _sharing(source: MetricSource, names: frozenset[str], window_s: float, mean: float) -> str:
     """What the prefix cache's hits say about shared prefixes: an upper guess, never put in."""
-    queries, hits = _exported(_QUERIES, names, ""), _exported(_HITS, names, "")
+    queries, hits = _exported("prefix_queries", names), _exported("prefix_hits", names)
     asked = source.increase(queries, window_s) if queries else None
     found = source.increase(hits, window_s) if hits else None
     if asked is None or found is None or not asked.value or found.value is None:

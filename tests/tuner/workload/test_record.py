@@ -27,7 +27,7 @@ BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
 class Engine:
     """vLLM's metrics of finished requests."""
 
-    def __init__(self, *, prefix_cache: bool = True) -> None:
+    def __init__(self, *, prefix_cache: str = "vllm:prefix_cache") -> None:
         self.registry = CollectorRegistry()
         self.prompts = Histogram(
             "vllm:request_prompt_tokens", "x", buckets=BUCKETS, registry=self.registry
@@ -39,8 +39,8 @@ class Engine:
             "vllm:request_success", "x", ["finished_reason"], registry=self.registry
         )
         if prefix_cache:
-            self.queries = Counter("vllm:prefix_cache_queries", "x", registry=self.registry)
-            self.hits = Counter("vllm:prefix_cache_hits", "x", registry=self.registry)
+            self.queries = Counter(f"{prefix_cache}_queries", "x", registry=self.registry)
+            self.hits = Counter(f"{prefix_cache}_hits", "x", registry=self.registry)
         self.done.labels("length").inc(0)
 
     def serve(self, prompts: list[int], outputs: list[int], hit_share: float = 0.0) -> None:
@@ -57,7 +57,10 @@ class Engine:
 
 
 def recorded(
-    prompts: list[int], outputs: list[int], hit_share: float = 0.0, prefix_cache: bool = True
+    prompts: list[int],
+    outputs: list[int],
+    hit_share: float = 0.0,
+    prefix_cache: str = "vllm:prefix_cache",
 ) -> Recorded:
     engine = Engine(prefix_cache=prefix_cache)
     before = engine.text()
@@ -110,9 +113,14 @@ def test_longer_than_the_last_bucket_is_said() -> None:
 
 
 def test_few_requests_and_no_prefix_counters_are_said() -> None:
-    notes = "\n".join(recorded([256] * 5, [64] * 5, prefix_cache=False).notes)
+    notes = "\n".join(recorded([256] * 5, [64] * 5, prefix_cache="").notes)
     assert "only 5 requests" in notes
     assert "nothing is known of them" in notes
+
+
+def test_an_older_engines_names_are_read() -> None:
+    made = recorded([256] * 40, [64] * 40, 0.25, prefix_cache="vllm:gpu_prefix_cache")
+    assert "25% of prompt tokens were found in the prefix cache" in "\n".join(made.notes)
 
 
 def test_no_traffic_is_no_workload() -> None:
