@@ -201,6 +201,7 @@ def chart_points(
         window_s=max(window_s, step_s),
         q=q or 0.95,
         labels=labels_of(signal, name),
+        agg="max" if signal == "kv_usage" else "sum",
     )
 
 

@@ -5,6 +5,7 @@ All three answer the questions of storage/sources/base.py in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,14 +23,17 @@ __all__ = ["Exposition", "RecordedSource", "open_source", "parse_exposition", "s
 
 def open_source(
     *,
-    url: str | None = None,
+    url: str | Sequence[str] | None = None,
     prometheus: str | None = None,
     scrape_interval_s: float = 5.0,
     labels: Labels | None = None,
     database: str | None = None,
     keep: bool = True,
 ) -> MetricSource:
-    """A source for one target: its base or /metrics URL, or a Prometheus server's URL.
+    """A source for a target: its base or /metrics URL, or a Prometheus server's URL.
+
+    Several URLs are the replicas of one target, told apart by their `instance`; no history is kept
+    of them.
 
     labels narrow every question to the series that carry them (`{"job": "vllm"}`). database: beside
     which the history of a scraped target is kept (storage/location.py says where), or with keep
@@ -37,19 +41,24 @@ def open_source(
     Raises StorageError when neither or both are given; an unreachable target is an answer
     (Outcome.UNREACHABLE), not a fault.
     """
-    if (url is None) == (prometheus is None):
+    if bool(url) == (prometheus is not None):
         raise StorageError("give either the target's URL or a Prometheus URL, not both or neither")
     if prometheus is not None:
         from storage.sources.prometheus import PrometheusSource
 
         return PrometheusSource(prometheus, scrape_interval_s=scrape_interval_s, labels=labels)
+    urls = [url] if isinstance(url, str) else list(url or ())
+    if len(urls) > 1:
+        from storage.sources.targets import ScrapedTargets
+
+        return ScrapedTargets(urls, scrape_interval_s=scrape_interval_s, labels=labels)
     from storage.sources.scrape import ScrapeSource
 
     return ScrapeSource(
-        str(url),
+        urls[0],
         scrape_interval_s=scrape_interval_s,
         labels=labels,
-        history=None if database is None else partial(_history, database, str(url), keep),
+        history=None if database is None else partial(_history, database, urls[0], keep),
         read_only=not keep,
     )
 

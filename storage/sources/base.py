@@ -30,7 +30,8 @@ class Reading:
 
     bound "≥" or "≤" marks a quantile that the histogram's outermost bucket cuts off: the value is
     that bucket's bound, never an interpolation past it. bucket: the edges between which a quantile
-    truly lies; its value is interpolated. query is what was asked, in PromQL form.
+    truly lies; its value is interpolated. Of a time, "≥": it may have begun before it was watched.
+    query is what was asked, in PromQL form.
     """
 
     outcome: Outcome
@@ -49,6 +50,10 @@ class Reading:
 
 
 Labels = Mapping[str, str]
+Agg = Literal["max", "sum", "min"]
+REPLICA_LABELS = ("instance", "engine", "dp_rank", "model_name")
+"""What tells engines apart: series that differ in none of them are of one engine."""
+
 RangeKind = Literal["gauge", "peak", "rate", "mean", "quantile"]
 """gauge: as it stood at each step; peak: its greatest value in each step's window."""
 
@@ -59,6 +64,7 @@ class SourceStatus:
 
     watched_s: for how long it has been read without a gap; a window longer than that would count
     growth that nobody saw as none. None where the source has been reading for longer than it tells.
+    targets: where there are several, each one and why it gives nothing ("" where it gives metrics).
     """
 
     up: bool
@@ -67,6 +73,7 @@ class SourceStatus:
     scrape_interval_s: float
     reason: str = ""
     watched_s: float | None = None
+    targets: tuple[tuple[str, str], ...] = ()
 
     def window_s(self, wanted_s: float) -> float:
         """The longest window up to wanted_s that the samples cover, at least four scrapes."""
@@ -109,10 +116,9 @@ class MetricSource(Protocol):
         """Labels of an info metric (value 1) such as `vllm:cache_config_info`; None if absent."""
         ...
 
-    def gauge(
-        self, name: str, labels: Labels | None = None, agg: Literal["max", "sum", "min"] = "max"
-    ) -> Reading:
-        """The newest value; duplicate series are folded with agg, never averaged."""
+    def gauge(self, name: str, labels: Labels | None = None, agg: Agg = "max") -> Reading:
+        """The newest value, series folded with agg. A sum is over engines: what several processes
+        of one tell (REPLICA_LABELS) counts once, by the greatest."""
         ...
 
     def rate(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
@@ -134,7 +140,8 @@ class MetricSource(Protocol):
     def breakdown(
         self, name: str, by: str, window_s: float | None = None, labels: Labels | None = None
     ) -> dict[str, Reading]:
-        """One reading per value of label `by`: the gauge (window None) or the increase."""
+        """One reading per value of label `by` ("instance,engine": of both, joined by "/"): the
+        gauge (window None), summed over engines, or the increase."""
         ...
 
     def range(
@@ -148,8 +155,10 @@ class MetricSource(Protocol):
         window_s: float = 60.0,
         q: float = 0.95,
         labels: Labels | None = None,
+        agg: Agg = "max",
     ) -> list[tuple[float, float | None]]:
-        """(time, value) points for a chart; None where there is no traffic or no data."""
+        """(time, value) points for a chart; None where there is no traffic or no data. agg: how
+        gauges and peaks are folded."""
         ...
 
     def close(self) -> None: ...

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
-from storage.sources.base import Labels
+from storage.sources.base import Agg, Labels
 
-Agg = Literal["max", "sum", "min"]
 _SAMPLE = re.compile(
     r'([a-zA-Z_:][\w:]*\s*(?:\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?)\s*(\S+)(?:\s.*)?$'
 )

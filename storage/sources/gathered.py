@@ -8,21 +8,28 @@ scraped at different moments.
 
 from __future__ import annotations
 
+import statistics
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TypeAlias
 
 from storage.sources.base import Labels, Outcome, SourceStatus
 from storage.sources.exposition import SeriesId
-from storage.sources.promclient import Matrix
+from storage.sources.matrix import Matrix
 from storage.sources.store import HORIZON_S, LOOKBACK_S, Series, SeriesStore
 from storage.sources.windowed import WindowedSource
 
 ENGINES = ("vllm:", "sglang:", "slotune:")
 DEVICE_PREFIX = "DCGM_"
 RECENT_SCRAPES = 20
-"""The scrape interval is the mean gap of this many: an older one may have been another."""
+"""The scrape interval is the median gap of this many: an older one may have been another."""
+
+RECENT_INTERVALS = 3
+"""A target that was asked within so many scrape intervals of the others still is one."""
+
+DOWN = "Prometheus cannot scrape the target (up = 0)"
 
 Target: TypeAlias = tuple[str, str]
 """(job, instance)."""
@@ -37,17 +44,19 @@ class GatheredStore(SeriesStore):
 
     def __init__(self, own: Matrix, others: Matrix) -> None:
         """own: series under the labels asked for. others: `up` and device metrics of everything,
-        of which those of own's targets, or of the same hosts, are kept."""
+        of which those of own's targets, or of the same hosts, are kept. asked: `up` of all."""
         super().__init__(float("inf"))
         self.targets = {
             target_of(labels) for labels, _ in own if labels["__name__"].startswith(ENGINES)
         }
         hosts = {_host(instance) for _, instance in self.targets}
         self.up: dict[Target, list[tuple[float, float]]] = {}
+        self.asked: dict[Target, list[tuple[float, float]]] = {}
         self._scrapes: dict[Target, array[float]] = {}
         for labels, points in others:
             target = target_of(labels)
             if labels["__name__"] == "up":
+                self.asked[target] = points
                 self._scrapes[target] = array("d", (at_s for at_s, _ in points))
                 if target in self.targets:
                     self.up[target] = points
@@ -96,8 +105,8 @@ class GatheredStore(SeriesStore):
 
 
 class GatheredSource(WindowedSource):
-    """Answers as of now_s. fault: why Prometheus gave nothing; reach_s: how far back it is
-    asked."""
+    """Answers as of now_s. fault: why Prometheus gave nothing; reach_s: how far back it is asked;
+    why: by instance, why it cannot be scraped, where that is known."""
 
     def __init__(
         self,
@@ -108,17 +117,20 @@ class GatheredSource(WindowedSource):
         fault: str = "",
         *,
         reach_s: float = 0.0,
+        why: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scrape_interval_s, labels)
         self._store: GatheredStore = store
         self._at_s = now_s
         self._problem = fault
         self._reach_s = reach_s
+        self._why = dict(why or {})
         if not fault and store.up:
-            self._newest = max(store.up.values(), key=lambda points: points[-1])
+            self._newest = newest_up(store.up.values())
             self.scrape_interval_s = scrape_interval(self._newest) or scrape_interval_s
             if all(points[-1][1] != 1 for points in store.up.values()):
-                self._problem = "Prometheus cannot scrape the target (up = 0)"
+                told = (f"{name}: {reason}" for name, reason in self._why.items())
+                self._problem = "; ".join(told) or DOWN
         elif not fault and not store.targets:
             self._problem = "Prometheus scrapes no such target"
 
@@ -135,8 +147,30 @@ class GatheredSource(WindowedSource):
         up = not self._problem and newest_s is not None
         return SourceStatus(
             up, age_s, max(starts, default=None), self.scrape_interval_s, self._problem,
-            self._watched_s(),
+            self._watched_s(), self._targets(),
         )  # fmt: skip
+
+    def _targets(self) -> tuple[tuple[str, str], ...]:
+        """Where there are several: the engines, and what is scraped beside them by the same job and
+        does not answer now, which may be one."""
+        newest_s = self._store.newest_s or 0.0
+        jobs = {job for job, _ in self._store.targets} if self._names_targets() else set()
+        told = {}
+        for target, points in self._store.asked.items():
+            at_s, answers = points[-1]
+            now = at_s > newest_s - RECENT_INTERVALS * self.scrape_interval_s
+            mine = target in self._store.targets or (target[0] in jobs and not answers)
+            if now and mine and self._takes(target):
+                told[target[1]] = "" if answers else self._why.get(target[1], DOWN)
+        return tuple(sorted(told.items())) if len(told) > 1 else ()
+
+    def _names_targets(self) -> bool:
+        """Whether the labels asked for say which targets are meant, and nothing of their series."""
+        return self._labels.keys() <= {"job", "instance"}
+
+    def _takes(self, target: Target) -> bool:
+        wanted = (self._labels.get(label) for label in ("job", "instance"))
+        return all(value in (None, mine) for value, mine in zip(wanted, target, strict=True))
 
     def _watched_s(self) -> float | None:
         """As long as the targets are up; beyond what `up` tells, as far as samples reach."""
@@ -154,12 +188,17 @@ class GatheredSource(WindowedSource):
         return found and {k: v for k, v in found.items() if k not in ("job", "instance")}
 
 
+def newest_up(found: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """`up` of the target scraped last, of those that answer where any does."""
+    return max(found, key=lambda points: (points[-1][1] == 1, points[-1][0]))
+
+
 def scrape_interval(up: list[tuple[float, float]]) -> float | None:
-    """Seconds between the newest scrapes; None of a single one."""
-    recent = up[-RECENT_SCRAPES:]
+    """Seconds between the newest scrapes, whatever gap lies among them; None of a single one."""
+    recent = [at_s for at_s, _ in up[-RECENT_SCRAPES:]]
     if len(recent) < 2:
         return None
-    spacing_s = (recent[-1][0] - recent[0][0]) / (len(recent) - 1)
+    spacing_s = statistics.median(after - before for before, after in pairwise(recent))
     return round(spacing_s, 1) or spacing_s
 
 

@@ -28,8 +28,16 @@ from storage.history_points import (
     is_counter,
     unwound,
 )
-from storage.sources.base import Labels, MetricSource, Outcome, Reading, SourceStatus, Wanted
-from storage.sources.exposition import Agg, series_id, spellings
+from storage.sources.base import (
+    Agg,
+    Labels,
+    MetricSource,
+    Outcome,
+    Reading,
+    SourceStatus,
+    Wanted,
+)
+from storage.sources.exposition import series_id, spellings
 from storage.sources.store import Series, SeriesStore
 from storage.sources.windowed import WindowedSource
 
@@ -242,7 +250,7 @@ class KeptPoints:
     """The history's points as far back as they were asked for; each is read once. Not locked."""
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self.history = history
         self._points: dict[int, list[Point]] = {FINE_S: [], COARSE_S: []}
         self._from_s: dict[int, float] = {FINE_S: math.inf, COARSE_S: math.inf}
 
@@ -254,7 +262,7 @@ class KeptPoints:
         points = self._points[resolution_s]
         if start_s < self._from_s[resolution_s]:
             until_s = points[0].at_s - 1e-6 if points else None
-            points[:0] = self._history.read(resolution_s, start_s, until_s)
+            points[:0] = self.history.read(resolution_s, start_s, until_s)
             self._from_s[resolution_s] = start_s
         if not points or now_s - points[-1].at_s > resolution_s:
             self._read_on(points, resolution_s, start_s)
@@ -268,7 +276,7 @@ class KeptPoints:
     def _read_on(self, points: list[Point], resolution_s: int, start_s: float) -> None:
         """The newest slot again, which may have been joined with more, and what follows it."""
         after_s = points[-1].slot(resolution_s) * resolution_s - 1e-3 if points else start_s
-        fresh = self._history.read(resolution_s, after_s)
+        fresh = self.history.read(resolution_s, after_s)
         if fresh and points:
             del points[-1]
         points += fresh

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -20,14 +20,12 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
 from storage.sources import promql
+from storage.sources.matrix import Matrix, Vector
 
 TIMEOUT_S = 3.0
 _PART = "slotune_part"
 _UNREADABLE = (KeyError, TypeError, ValueError, RecursionError)
 """What JSON of another form, or nested without end, raises where it is read."""
-
-Vector: TypeAlias = list[tuple[dict[str, str], float]]
-Matrix: TypeAlias = list[tuple[dict[str, str], list[tuple[float, float]]]]
 
 
 class QueryError(Exception):

@@ -24,6 +24,7 @@ from storage.sources.answers import (
 )
 from storage.sources.base import (
     MIN_WINDOW_INTERVALS,
+    Agg,
     Labels,
     MetricSource,
     Outcome,
@@ -32,9 +33,11 @@ from storage.sources.base import (
     SourceStatus,
     Wanted,
 )
-from storage.sources.exposition import Agg, spellings
+from storage.sources.exposition import spellings
+from storage.sources.folding import part_of
 from storage.sources.gathered import DEVICE_PREFIX, GatheredSource, GatheredStore
-from storage.sources.promclient import Matrix, PrometheusClient, QueryError, Vector
+from storage.sources.matrix import Matrix, Vector
+from storage.sources.promclient import PrometheusClient, QueryError
 from storage.sources.promtargets import PromTargets
 from storage.sources.store import HORIZON_S
 
@@ -188,21 +191,15 @@ class PrometheusSource:
             )
             try:
                 found = self.client.vector(query, now_s)
-                counts = (
-                    {k.get(by, ""): v for k, v in self.client.vector(count, now_s)} if found else {}
-                )
+                counted = self.client.vector(count, now_s) if found else []
             except QueryError:
                 return {}
-            if found:
+            counts = {part_of(labels_, by): round(n) for labels_, n in counted}
+            parts = {part_of(labels_, by): value for labels_, value in found}
+            if parts:
                 return {
-                    labels_.get(by, ""): answer(
-                        value,
-                        query,
-                        wide_s or 0.0,
-                        round(counts.get(labels_.get(by, ""), 0)),
-                        now_s,
-                    )
-                    for labels_, value in found
+                    part: answer(value, query, wide_s or 0.0, counts.get(part, 0), now_s)
+                    for part, value in parts.items()
                 }
         return {}
 
@@ -217,12 +214,13 @@ class PrometheusSource:
         window_s: float = 60.0,
         q: float = 0.95,
         labels: Labels | None = None,
+        agg: Agg = "max",
     ) -> list[tuple[float, float | None]]:
         window_s, wanted = self._wide(window_s), self._merged(labels)
         times_s = steps(start_s, end_s, step_s)
         try:
             for spelling in spellings(name):
-                query = promql.point(kind, spelling, window_s, wanted)
+                query = promql.point(kind, spelling, window_s, wanted, agg)
                 if found := self.client.series(query, start_s, end_s, step_s):
                     break
         except QueryError:

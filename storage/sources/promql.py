@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.sources.base import Labels, RangeKind
+from storage.sources.base import REPLICA_LABELS, Agg, Labels, RangeKind
 
 
 def escaped(value: str) -> str:
@@ -24,12 +24,30 @@ def duration(seconds: float) -> str:
     return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
 
 
-def gauge(name: str, labels: Labels | None, agg: str) -> str:
+def folded(name: str, labels: Labels | None, agg: Agg) -> str:
     return f"{agg}({selector(name, labels)})"
 
 
-def peak(name: str, window_s: float, labels: Labels | None) -> str:
-    return f"max(max_over_time({selector(name, labels, window_s)}))"
+def gauge(name: str, labels: Labels | None, agg: Agg) -> str:
+    return _over_replicas(selector(name, labels), agg)
+
+
+def peak(name: str, window_s: float, labels: Labels | None, agg: Agg = "max") -> str:
+    return _over_replicas(f"max_over_time({selector(name, labels, window_s)})", agg)
+
+
+def _over_replicas(vector: str, agg: Agg, by: str = "") -> str:
+    """A sum is over engines, of the greatest figure that each one's processes tell."""
+    if agg == "sum":
+        labels = dict.fromkeys([*filter(None, by.split(",")), *REPLICA_LABELS])
+        vector = f"max by ({', '.join(labels)}) ({vector})"
+    return f"{agg} by ({by}) ({vector})" if by else f"{agg}({vector})"
+
+
+def subquery(expression: str, window_s: float, step_s: float, *, before_s: float = 0.0) -> str:
+    """The values of an expression each step_s over window_s, up to before_s ago."""
+    offset = f" offset {duration(before_s)}" if before_s else ""
+    return f"({expression})[{duration(window_s)}:{duration(step_s)}]{offset}"
 
 
 def rate(name: str, window_s: float, labels: Labels | None) -> str:
@@ -55,15 +73,17 @@ def quantile(histogram: str, q: float, window_s: float, labels: Labels | None) -
 
 def breakdown(name: str, by: str, window_s: float | None, labels: Labels | None) -> str:
     if window_s is None:
-        return f"max by ({by}) ({selector(name, labels)})"
+        return _over_replicas(selector(name, labels), "sum", by)
     return f"sum by ({by}) (increase({selector(name, labels, window_s)}))"
 
 
-def point(kind: RangeKind, name: str, window_s: float, labels: Labels | None) -> str:
+def point(
+    kind: RangeKind, name: str, window_s: float, labels: Labels | None, agg: Agg = "max"
+) -> str:
     """What a range asks at each of its steps; of a quantile, the bucket increases."""
     if kind == "gauge":
-        return gauge(name, labels, "max")
+        return gauge(name, labels, agg)
     if kind == "peak":
-        return peak(name, window_s, labels)
+        return peak(name, window_s, labels, agg)
     write = {"rate": rate, "mean": mean, "quantile": bucket_increases}[kind]
     return write(name, window_s, labels)

@@ -14,8 +14,9 @@ from storage.sources import promql
 from storage.sources.answers import stale, stale_after_s
 from storage.sources.base import Outcome, Reading, SourceStatus
 from storage.sources.exposition import spellings
-from storage.sources.gathered import scrape_interval, target_of, up_for_s
-from storage.sources.promclient import Matrix, PrometheusClient
+from storage.sources.gathered import DOWN, newest_up, scrape_interval, target_of, up_for_s
+from storage.sources.matrix import Matrix
+from storage.sources.promclient import PrometheusClient
 from storage.sources.store import HORIZON_S
 
 KEPT_S = 15.0
@@ -23,7 +24,6 @@ KEPT_S = 15.0
 
 REACH_STEPS = 240
 _ENGINES = '__name__=~"(vllm|sglang|slotune):.+"'
-_DOWN = "Prometheus cannot scrape the target (up = 0)"
 
 Engines = frozenset[tuple[str, str]]
 
@@ -83,7 +83,7 @@ class PromTargets:
         if not samples:
             reason = "Prometheus scrapes no such target"
             return SourceStatus(False, None, start_s, scrape_interval_s, reason)
-        newest = max(samples, key=lambda points: points[-1])
+        newest = newest_up(samples)
         scrape_interval_s = scrape_interval(newest) or scrape_interval_s
         age_s = max(0.0, now_s - newest[-1][0])
         up = newest[-1][1] == 1
@@ -92,7 +92,7 @@ class PromTargets:
             if reach_s <= HORIZON_S
             else self._known_for_s(targets, now_s, reach_s, scrape_interval_s)
         )
-        reason = "" if up else _DOWN
+        reason = "" if up else DOWN
         return SourceStatus(up, age_s, start_s, scrape_interval_s, reason, watched_s)
 
     def _known_for_s(
@@ -132,7 +132,7 @@ class PromTargets:
         targets = self.found(now_s)
         ups = [v for labels, v in self.client.vector(self.up, now_s) if _mine(labels, targets)]
         if ups and max(ups) == 0:
-            return Reading(Outcome.UNREACHABLE, query=query, window_s=window_s, reason=_DOWN)
+            return Reading(Outcome.UNREACHABLE, query=query, window_s=window_s, reason=DOWN)
         newest_s = self._last_seen(name, wanted, now_s)
         if newest_s is None:
             reason = f"{name} is not exported"

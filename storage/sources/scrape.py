@@ -17,6 +17,7 @@ from storage.sources.base import MIN_WINDOW_INTERVALS, Labels, MetricSource, Out
 from storage.sources.fetch import TIMEOUT_S, FetchError, scrape_once
 from storage.sources.keeper import Keeper
 from storage.sources.longterm import KeptKeys, point_after
+from storage.sources.matrix import Matrix
 from storage.sources.windowed import WindowedSource
 
 if TYPE_CHECKING:
@@ -69,6 +70,19 @@ class ScrapeSource(WindowedSource):
             return self
         view = self._keeper.view(window_s, now_s)
         return self if view is None or (view.watched_s or 0.0) <= covered_s else view
+
+    def held(self) -> tuple[Matrix, list[tuple[float, float]], str]:
+        """(every series with its samples, `up`, why the newest attempt brought nothing)."""
+        self._now_s()
+        with self._lock:
+            fault = self._fault()
+            return self._store.matrix(), self._store.up_points(), fault[1] if fault else ""
+
+    @property
+    def tried_s(self) -> float | None:
+        """When the newest attempt was made (Unix seconds)."""
+        self._now_s()
+        return self._store.newest_s
 
     def point_after(self, since_s: float | None) -> Point | None:
         """The newest scrape as a point of the history; None where none is newer than since_s."""

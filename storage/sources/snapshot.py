@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from storage.errors import StorageError
 from storage.sources import promql
 from storage.sources.answers import steps
-from storage.sources.base import Labels
-from storage.sources.exposition import Agg, Exposition
-from storage.sources.promclient import Matrix, PrometheusClient, QueryError
+from storage.sources.base import Agg, Labels
+from storage.sources.exposition import Exposition
+from storage.sources.matrix import Matrix
+from storage.sources.promclient import PrometheusClient, QueryError
 
 KEPT_LABELS = ("le", "finished_reason")
 
@@ -56,7 +57,7 @@ def prometheus_range(
     found: Matrix = []
     for name in names:
         try:
-            found = client.series(promql.gauge(name, labels, agg), start_s, end_s, step_s)
+            found = client.series(promql.folded(name, labels, agg), start_s, end_s, step_s)
         except QueryError as fault:
             raise StorageError(str(fault)) from fault
         if found:

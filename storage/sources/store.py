@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from storage.sources.base import Labels
 from storage.sources.exposition import Exposition, SeriesId, series_id, spellings
+from storage.sources.matrix import Matrix
 
 HORIZON_S = 900.0
 LOOKBACK_S = 300.0
@@ -35,6 +36,7 @@ class Series:
 
 class SeriesStore:
     """attempts_s: when a scrape was tried; a series absent from the newest one is stale.
+    answered: for each of them, 1 where it brought metrics.
 
     began_s, succeeded_s: when the first and the newest scrape that brought metrics were made.
     """
@@ -43,6 +45,7 @@ class SeriesStore:
         self.horizon_s = horizon_s
         self.lookback_s = lookback_s
         self.attempts_s = array("d")
+        self.answered = array("b")
         self.began_s: float | None = None
         self.succeeded_s: float | None = None
         self._series: dict[str, Series] = {}
@@ -51,7 +54,7 @@ class SeriesStore:
     def add(self, exposition: Exposition) -> None:
         """A scrape that succeeded. Older than the newest one (the clock went back): ignored."""
         at_s = exposition.at_s
-        if not self._attempt(at_s):
+        if not self._attempt(at_s, answered=True):
             return
         self.began_s = at_s if self.began_s is None else self.began_s
         self.succeeded_s = at_s
@@ -62,7 +65,21 @@ class SeriesStore:
 
     def miss(self, at_s: float) -> None:
         """A scrape that failed: every series is stale from here, as Prometheus marks it."""
-        self._attempt(at_s)
+        self._attempt(at_s, answered=False)
+
+    def up_points(self) -> list[tuple[float, float]]:
+        """Prometheus' `up`: at each attempt 1 where it brought metrics, else 0."""
+        return list(zip(self.attempts_s, map(float, self.answered), strict=True))
+
+    def matrix(self) -> Matrix:
+        """Every series with all its samples, as a query of Prometheus gives them."""
+        return [
+            (
+                {**series.id.labels, "__name__": series.id.name},
+                list(zip(series.times_s, series.values, strict=True)),
+            )
+            for series in self._series.values()
+        ]
 
     def names(self) -> frozenset[str]:
         """The names in the newest scrape."""
@@ -109,10 +126,11 @@ class SeriesStore:
     def newest_s(self) -> float | None:
         return self.attempts_s[-1] if self.attempts_s else None
 
-    def _attempt(self, at_s: float) -> bool:
+    def _attempt(self, at_s: float, *, answered: bool) -> bool:
         if self.attempts_s and at_s <= self.attempts_s[-1]:
             return False
         self.attempts_s.append(at_s)
+        self.answered.append(answered)
         if len(self.attempts_s) % _TRIM_EVERY == 0:
             self._trim(at_s - self.horizon_s)
         return True
@@ -123,7 +141,9 @@ class SeriesStore:
         return series
 
     def _trim(self, before_s: float) -> None:
-        del self.attempts_s[: bisect_left(self.attempts_s, before_s)]
+        gone = bisect_left(self.attempts_s, before_s)
+        del self.attempts_s[:gone]
+        del self.answered[:gone]
         for key, series in list(self._series.items()):
             series.trim(before_s)
             if not series.times_s:

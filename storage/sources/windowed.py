@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from storage.sources import promql, windows
 from storage.sources.answers import (
@@ -23,6 +22,7 @@ from storage.sources.answers import (
 )
 from storage.sources.base import (
     MIN_WINDOW_INTERVALS,
+    Agg,
     Labels,
     MetricSource,
     Outcome,
@@ -31,7 +31,8 @@ from storage.sources.base import (
     SourceStatus,
     Wanted,
 )
-from storage.sources.exposition import Agg, fold
+from storage.sources.exposition import SeriesId, fold
+from storage.sources.folding import fold_replicas, part_of, peaks, summed
 from storage.sources.store import Series, SeriesStore
 
 
@@ -88,6 +89,8 @@ class WindowedSource(ABC):
         self._now_s()
         with self._lock:
             found = list(self._store.current(name, self._merged(labels)))
+            if not found:  # of the process, so without a label that tells its models apart
+                found = list(self._store.current(name, labels))
         return dict(found[0][0].id.labels) if found else None
 
     def gauge(self, name: str, labels: Labels | None = None, agg: Agg = "max") -> Reading:
@@ -96,12 +99,12 @@ class WindowedSource(ABC):
         now_s = self._now_s()
         with self._lock:
             newest_s = self._store.newest_s or 0.0
-            values = [value for _, value in self._store.current(name, wanted)]
-            if not values:
+            found = self._current(name, wanted)
+            if not found:
                 return self._nothing(query, 0.0, name, wanted)
         if now_s - newest_s > stale_after_s(self.scrape_interval_s):
             return stale(query, 0.0, newest_s, now_s)
-        return answer(fold(values, agg), query, 0.0, len(values), newest_s)
+        return answer(fold_replicas(found, agg), query, 0.0, len(found), newest_s)
 
     def rate(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
         window_s, wanted = self._wide(window_s), self._merged(labels)
@@ -158,12 +161,13 @@ class WindowedSource(ABC):
         window_s: float = 60.0,
         q: float = 0.95,
         labels: Labels | None = None,
+        agg: Agg = "max",
     ) -> list[tuple[float, float | None]]:
         self._now_s()
         window_s, wanted = self._wide(window_s), self._merged(labels)
         with self._lock:
             return [
-                (at_s, self._point(kind, name, at_s, window_s, q, wanted))
+                (at_s, self._point(kind, name, at_s, window_s, q, wanted, agg))
                 for at_s in steps(start_s, end_s, step_s)
             ]
 
@@ -185,7 +189,7 @@ class WindowedSource(ABC):
     def _increase(
         self, name: str, window_s: float, end_s: float, wanted: Mapping[str, str]
     ) -> windows.Increase | None:
-        return _summed(self._store.find(name, wanted), end_s - window_s, end_s)
+        return summed(self._store.find(name, wanted), end_s - window_s, end_s)
 
     def _buckets(
         self, histogram: str, window_s: float, end_s: float, wanted: Mapping[str, str]
@@ -202,14 +206,14 @@ class WindowedSource(ABC):
         self, name: str, by: str, wanted: Mapping[str, str], query: str, now_s: float
     ) -> dict[str, Reading]:
         newest_s = self._store.newest_s or 0.0
-        groups: dict[str, list[float]] = {}
-        for series, value in self._store.current(name, wanted):
-            groups.setdefault(series.id.labels.get(by, ""), []).append(value)
+        groups: dict[str, list[tuple[SeriesId, float]]] = {}
+        for series, value in self._current(name, wanted):
+            groups.setdefault(part_of(series.labels, by), []).append((series, value))
         if now_s - newest_s > stale_after_s(self.scrape_interval_s):
             return {key: stale(query, 0.0, newest_s, now_s) for key in groups}
         return {
-            key: answer(fold(values, "max"), query, 0.0, len(values), newest_s)
-            for key, values in groups.items()
+            key: answer(fold_replicas(found, "sum"), query, 0.0, len(found), newest_s)
+            for key, found in groups.items()
         }
 
     def _increases_by(
@@ -223,8 +227,8 @@ class WindowedSource(ABC):
     ) -> dict[str, Reading]:
         groups: dict[str, list[Series]] = {}
         for series in self._store.find(name, wanted):
-            groups.setdefault(series.id.labels.get(by, ""), []).append(series)
-        found = {k: _summed(group, now_s - window_s, now_s) for k, group in groups.items()}
+            groups.setdefault(part_of(series.id.labels, by), []).append(series)
+        found = {k: summed(group, now_s - window_s, now_s) for k, group in groups.items()}
         return {
             key: answer(grown.value, query, window_s, grown.samples, now_s)
             for key, grown in found.items()
@@ -239,15 +243,16 @@ class WindowedSource(ABC):
         window_s: float,
         q: float,
         wanted: Mapping[str, str],
+        agg: Agg,
     ) -> float | None:
         if kind == "gauge":
-            return finite(fold((v for _, v in self._store.current(name, wanted, at_s)), "max"))
+            return finite(fold_replicas(self._current(name, wanted, at_s), agg))
         if kind == "peak":
-            series = self._store.peaks(name, wanted)
-            return finite(fold(_within(series, at_s - window_s, at_s), "max"))
+            found = peaks(self._store.peaks(name, wanted), at_s - window_s, at_s)
+            return finite(fold_replicas(found, agg))
         if kind == "quantile":
-            found = windows.quantile(q, self._buckets(name, window_s, at_s, wanted))
-            return finite(found.value) if found else None
+            at = windows.quantile(q, self._buckets(name, window_s, at_s, wanted))
+            return finite(at.value) if at else None
         if kind == "rate":
             grown = self._increase(name, window_s, at_s, wanted)
             return finite(grown.value / window_s) if grown else None
@@ -273,23 +278,13 @@ class WindowedSource(ABC):
             return Reading(Outcome.NO_DATA, None, query, window_s, 1, newest_s, reason=reason)
         return stale(query, window_s, newest_s, self._store.newest_s or newest_s)
 
+    def _current(
+        self, name: str, wanted: Labels, at_s: float | None = None
+    ) -> list[tuple[SeriesId, float]]:
+        return [(series.id, value) for series, value in self._store.current(name, wanted, at_s)]
+
     def _merged(self, labels: Labels | None) -> dict[str, str]:
         return self._labels | dict(labels or {})
 
     def _wide(self, window_s: float) -> float:
         return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)
-
-
-def _within(found: Iterable[Series], after_s: float, until_s: float) -> Iterator[float]:
-    """The values in (after_s, until_s]."""
-    for series in found:
-        first, last = (bisect_right(series.times_s, at_s) for at_s in (after_s, until_s))
-        yield from series.values[first:last]
-
-
-def _summed(found: Iterable[Series], start_s: float, end_s: float) -> windows.Increase | None:
-    parts = [windows.increase(s.times_s, s.values, start_s, end_s) for s in found]
-    there = [part for part in parts if part is not None]
-    if not there:
-        return None
-    return windows.Increase(sum(p.value for p in there), max(p.samples for p in there))

@@ -20,8 +20,9 @@ RATE_WINDOW = "$__rate_interval"
 """Grafana's own: at least four scrape intervals of the data source."""
 
 _PLACEHOLDER_S = 60.0
-_UNITS = {"s": "s", "share": "percentunit", "requests": "short", "tokens": "short",
-          "events": "short", "steps": "short"}  # fmt: skip
+_UNITS = {"s": "s", "share": "percentunit", "requests": "suffix:req", "tokens": "suffix:tok",
+          "events": "suffix:events", "steps": "suffix:steps"}  # fmt: skip
+"""Grafana's own units where it scales them, else what is written behind the number."""
 _WIDTH, _HEIGHT, _COLUMNS = 8, 7, 24
 
 _SPEC: dict[str, SignalSpec] = {spec.name: spec for spec in SPECS}
@@ -123,7 +124,8 @@ def _panel(panel: Panel, rules: RuleSet) -> dict[str, Any] | None:
         return None
     targets = [_target(name, panel, rules.scope, dialect) for name in there]
     about = f"{panel.about} Per second." if panel.per_second else panel.about
-    return _drawn(panel.title, about, _UNITS[_spec(there[0]).unit], targets)
+    unit = _UNITS[_spec(there[0]).unit] + ("/s" if panel.per_second else "")
+    return _drawn(panel.title, about, unit, targets)
 
 
 def _spec(signal: str) -> SignalSpec | BreakdownSpec:
@@ -159,6 +161,9 @@ def _question(spec: SignalSpec, name: str, scope: Scope, per_second: bool) -> st
             return promql.mean(name, _PLACEHOLDER_S, labels)
         case "quantile":
             return promql.quantile(name, spec.q or 0.5, _PLACEHOLDER_S, labels)
+        case "rate_max":
+            by = f"sum by ({spec.by})"
+            return f"max({by} (rate({promql.selector(name, labels, _PLACEHOLDER_S)})))"
         case "rate" | "increase":
             ask = promql.rate if per_second or spec.kind == "rate" else promql.increase
             return ask(name, _PLACEHOLDER_S, labels)

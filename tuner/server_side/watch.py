@@ -18,7 +18,7 @@ from typing import Protocol
 
 from storage.errors import StorageError
 from storage.sources import Exposition, scrape_once
-from storage.sources.exposition import Agg
+from storage.sources.base import Agg
 from tuner.server_side.increases import COUNTED, ServerSide
 from tuner.server_side.series import COUNTERS, GAUGES, MOST_POINTS, Column, Series, thinned
 

@@ -1,5 +1,8 @@
 """Recorded expositions, asked of the scraper's arithmetic and of a Prometheus that holds the same
-samples: equal to a float's last digits over resets, gaps, restarts, renamed metrics, replicas."""
+samples: equal to a float's last digits over resets, gaps, restarts, renamed metrics, replicas.
+
+Prometheus is asked question by question, and all at once, as `collect` does.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from storage.sources import RecordedSource
-from storage.sources.base import MetricSource, Outcome, RangeKind, Reading, Wanted
-from storage.sources.exposition import Agg
+from storage.sources.base import Agg, MetricSource, Outcome, RangeKind, Reading, Wanted
 from storage.sources.prometheus import PrometheusSource
 from tests.storage.sources.backfill import Pages, serving_prometheus
 
@@ -78,8 +80,9 @@ def renamed(age_s: float) -> str:
 
 
 def replicas(age_s: float) -> str:
-    """Three, of which one is reset and one came later."""
+    """Three, of which one is reset and one came later; two processes tell of the second's queue."""
     pages = [counters(age_s), counters(age_s, 0 if age_s < 500 else 500, 'engine="1"')]
+    pages.append(f'vllm:num_requests_waiting{{engine="1",pid="9"}} {age_s % 23}\n')
     if age_s >= 350:
         pages.append(counters(age_s, 350, 'engine="2"'))
     return "".join(pages)
@@ -122,19 +125,31 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=[(name, age_s) for name in SCRIPTS for age_s in AT_S], ids=str)
+ASKED = ("one by one", "at once")
+
+
+@pytest.fixture(
+    params=[(name, age_s, how) for name in SCRIPTS for age_s in AT_S for how in ASKED], ids=str
+)
 def both(
     request: pytest.FixtureRequest, prometheus: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[str, MetricSource, MetricSource, float]]:
     """(script, scraper's arithmetic, Prometheus, now)."""
-    name, age_s = request.param
+    name, age_s, how = request.param
     now_s = START_S + age_s + OFF_BEAT_S
     seen = [(at_s, page) for at_s, page in RECORDINGS[name] if at_s <= now_s]
     mine = RecordedSource(seen, now_s=now_s, scrape_interval_s=INTERVAL_S)
     theirs = PrometheusSource(prometheus, scrape_interval_s=INTERVAL_S, labels={"instance": name})
     monkeypatch.setattr("time.time", lambda: now_s)
-    yield name, mine, theirs, now_s
+    yield name, mine, theirs if how == ASKED[0] else gathered(theirs, name), now_s
     theirs.close()
+
+
+def gathered(source: MetricSource, name: str) -> MetricSource:
+    """All that is asked about, read at once."""
+    histogram, counter, _, gauge = NAMES[name]
+    names = {counter, gauge, *(f"{histogram}_{end}" for end in ("bucket", "sum", "count"))}
+    return source.at_once(Wanted(frozenset(names), max(WINDOWS_S)))
 
 
 def same(mine: Reading, theirs: Reading) -> None:
@@ -170,13 +185,16 @@ def test_gauges(both: tuple[str, MetricSource, MetricSource, float]) -> None:
     aggs: tuple[Agg, ...] = ("max", "sum", "min")
     for agg in aggs:
         assert mine.gauge(gauge, agg=agg).value == theirs.gauge(gauge, agg=agg).value
-    ours, other = mine.breakdown(gauge, "engine"), theirs.breakdown(gauge, "engine")
-    assert {k: r.value for k, r in ours.items()} == {k: r.value for k, r in other.items()}
+    for by in ("engine", "instance,engine"):
+        ours, other = mine.breakdown(gauge, by), theirs.breakdown(gauge, by)
+        values_ = [sorted(r.value or 0.0 for r in parts.values()) for parts in (ours, other)]
+        assert values_[0] == values_[1]
+        assert by != "engine" or ours.keys() == other.keys()
 
 
 def test_ranges(both: tuple[str, MetricSource, MetricSource, float]) -> None:
     name, mine, theirs, now_s = both
-    histogram, counter, _, _ = NAMES[name]
+    histogram, counter, _, gauge = NAMES[name]
     kinds: tuple[tuple[RangeKind, str], ...] = (
         ("rate", counter), ("mean", histogram), ("quantile", histogram),
     )  # fmt: skip
@@ -187,6 +205,13 @@ def test_ranges(both: tuple[str, MetricSource, MetricSource, float]) -> None:
         )
         assert [at_s for at_s, _ in ours] == [at_s for at_s, _ in other]
         assert values(ours) == pytest.approx(values(other), rel=EXACT), kind
+    aggs: tuple[Agg, ...] = ("max", "sum")
+    for agg in aggs:
+        ours, other = (
+            source.range("gauge", gauge, start_s=now_s - 150, end_s=now_s, step_s=5.0, agg=agg)
+            for source in (mine, theirs)
+        )
+        assert values(ours) == values(other), agg
 
 
 def values(points: Sequence[tuple[float, float | None]]) -> list[float]:
@@ -209,7 +234,7 @@ def test_the_scripts_hold_what_they_are_for() -> None:
     assert max(b - a for a, b in pairwise(times_s)) == 155.0
     assert "kv_cache" in RECORDINGS["renamed"][-1][1]
     assert "kv_cache" not in RECORDINGS["renamed"][0][1]
-    assert RECORDINGS["replicas"][-1][1].count("num_requests_waiting") == 3
+    assert RECORDINGS["replicas"][-1][1].count("num_requests_waiting") == 4
 
 
 def parse(page: str, key: str) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from storage.sources import promclient, promql
 from storage.sources.base import Outcome, Reading
-from storage.sources.promclient import Matrix
+from storage.sources.matrix import Matrix
 from storage.sources.prometheus import PrometheusSource
 from storage.sources.promtargets import PromTargets
 from tests.storage.conftest import free_port
