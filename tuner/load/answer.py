@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.load.http import HttpError
+from tuner.load.connection import HttpError
 from tuner.load.stream import StreamReader
 from tuner.printable import one_line
 from tuner.records import RequestRecord

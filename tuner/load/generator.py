@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import gc
 import itertools
-import resource
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import Any
 
 from tuner.errors import UserError
 from tuner.load.alarm import Alarm
 from tuner.load.answer import BodyStaysOpenError, StreamedAnswer, TimeLimits
 from tuner.load.bodies import Request, Requests
-from tuner.load.http import HttpClient, HttpError
+from tuner.load.connection import HttpError
+from tuner.load.http import HttpClient
+from tuner.load.limits import LIMITS, allow_connections, no_long_collections
 from tuner.load.plan import LoadBrokenError, LoadPlan, LoadResult, Tick
 from tuner.load.schedule import Schedule, Shard, session_numbers
 from tuner.load.stalls import Heartbeat
@@ -34,33 +33,8 @@ WATCH_S = 0.05
 """Time limits and the number of clients are looked at so often."""
 
 RESERVE_PER_CLIENT = 16
-LIMITS = {
-    errno.EMFILE: ("too many open files", "ulimit -n"),
-    errno.ENFILE: ("too many open files", "ulimit -n"),
-    errno.EADDRNOTAVAIL: ("no local port is free", "net.ipv4.ip_local_port_range"),
-}
 FAILURE_PAUSE_S = 0.1
 """A closed-loop client rests after a refusal, so that a server that refuses is not flooded."""
-
-
-def _allow_connections() -> None:
-    """As many open files as the system grants: each request in flight holds a connection."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems refuse their own hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-@contextlib.contextmanager
-def _no_long_collections() -> Iterator[None]:
-    """Only young garbage is collected: going through all records would stall the loop."""
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(thresholds[0], thresholds[1], 1_000_000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 class Generator:
@@ -99,14 +73,14 @@ class Generator:
         self.requests.prebuild(most)
 
     async def run(self, began_s: float | None = None) -> LoadResult:
-        _allow_connections()
+        allow_connections()
         self.client = HttpClient(self.plan.endpoint.base_url, self.plan.connect_timeout_s)
         self._alarm = Alarm()
         self._stopped = asyncio.Event()
         self.started = True
         helpers: list[asyncio.Task[None]] = []
         heartbeat = Heartbeat()
-        with _no_long_collections():
+        with no_long_collections():
             try:
                 await self._begin(began_s)
                 heartbeat.start(self.result.began_s)

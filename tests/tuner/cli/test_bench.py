@@ -102,7 +102,7 @@ def test_ctrl_c_closes_connections_and_exits_130(tmp_path: Path) -> None:
 def test_too_few_open_files_are_no_fault_of_the_server(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.load.generator._allow_connections", lambda: None)
+    monkeypatch.setattr("tuner.load.generator.allow_connections", lambda: None)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = len(list(Path("/proc/self/fd").iterdir()))
 

@@ -28,8 +28,8 @@ from tests.tuner.load.driving import plan
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.load import Interrupted, LoadBrokenError, LoadResult, generate
+from tuner.load.connection import Connection
 from tuner.load.generator import Generator
-from tuner.load.http import Connection
 
 ROOT = Path(__file__).parents[3]
 
