@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
+from engine.metrics.buckets import LENGTHS, length_buckets
 from engine.metrics.cells import Family, Histogram, Summary, Value
-from engine.metrics.names import INFO_HELP, LENGTHS, MetricSpec, length_buckets
+from engine.metrics.names import INFO_HELP, MetricSpec
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from engine.metrics.names import TTFT_BUCKETS_S
+from engine.metrics.buckets import TTFT_BUCKETS_S
 from storage.sources.answers import bucket_bound
 from storage.sources.base import MetricSource
 from storage.sources.exposition import Exposition
@@ -101,7 +101,7 @@ def boundary_of(bound: float, boundaries: Sequence[float]) -> Boundary | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class Exports:
     """What a server exports now. les: the texts of `le` that a histogram has, by its name."""
 
     names: frozenset[str]
@@ -113,19 +113,19 @@ class Exported:
         return next(there, names[0])
 
 
-def of_exposition(exposition: Exposition) -> Exported:
+def of_exposition(exposition: Exposition) -> Exports:
     def les(histogram: str) -> list[str]:
         found = exposition.find(f"{histogram}_bucket")
         return [series.labels.get("le", "") for series, _ in found]
 
-    return Exported(exposition.names(), les)
+    return Exports(exposition.names(), les)
 
 
-def of_source(source: MetricSource) -> Exported:
-    return Exported(source.names(), lambda name: list(source.breakdown(f"{name}_bucket", "le")))
+def of_source(source: MetricSource) -> Exports:
+    return Exports(source.names(), lambda name: list(source.breakdown(f"{name}_bucket", "le")))
 
 
-def boundaries_of(histogram: str, exported: Exported | None) -> tuple[float, ...]:
+def boundaries_of(histogram: str, exported: Exports | None) -> tuple[float, ...]:
     """Seconds, ascending: those exported now, or the engine's own by default; () for none."""
     if exported is None:
         return DEFAULT_BUCKETS_S.get(histogram, ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.budget.buckets import Exported
+from tuner.budget.buckets import Exports
 from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, Dialect, SignalSpec
 
 FAILED_REASONS = ("abort", "error")
@@ -68,7 +68,7 @@ class Counters:
         return f"{self.engine} does not export how many requests failed or were refused"
 
 
-def counters_of(dialect: Dialect, exported: Exported | None = None) -> Counters:
+def counters_of(dialect: Dialect, exported: Exports | None = None) -> Counters:
     """By the names exported now, or without them by the newest names."""
 
     def named(signal: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tuner.budget.buckets import Boundary, Exported, boundaries_of, boundary_of
+from tuner.budget.buckets import Boundary, Exports, boundaries_of, boundary_of
 from tuner.budget.counters import Counter, Counters, counters_of
 from tuner.diagnosis.registry import LATENCIES, Dialect, dialect_of
 from tuner.errors import UserError
@@ -111,7 +111,7 @@ class Sli:
 
 
 def slis(
-    slos: SloSet, exported: Exported | None = None, dialect: Dialect | None = None
+    slos: SloSet, exported: Exports | None = None, dialect: Dialect | None = None
 ) -> tuple[list[Sli], dict[str, str]]:
     """One per clause that has an error budget, and why each other one has none, by its text.
 
@@ -134,7 +134,7 @@ def slis(
     return found, left_out
 
 
-def _sli(clause: Clause, counters: Counters, exported: Exported | None) -> Sli | str:
+def _sli(clause: Clause, counters: Counters, exported: Exports | None) -> Sli | str:
     if clause.metric in _WHY_NOT:
         return _WHY_NOT[clause.metric]
     if not clause.upper:
@@ -149,7 +149,7 @@ def _sli(clause: Clause, counters: Counters, exported: Exported | None) -> Sli |
     return _latency(made, exported)
 
 
-def _latency(made: Sli, exported: Exported | None) -> Sli | str:
+def _latency(made: Sli, exported: Exports | None) -> Sli | str:
     clause, engine = made.clause, made.counters.engine
     vllm, sglang = LATENCIES[clause.metric]
     names = sglang if made.counters.dialect == "sglang" else vllm

@@ -19,7 +19,7 @@ from tuner.cli.targets import KINDS
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
-    from tuner.budget.buckets import Exported
+    from tuner.budget.buckets import Exports
     from tuner.diagnosis.registry import Dialect
     from tuner.rules.groups import RuleSet
 
@@ -165,7 +165,7 @@ def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:
     ), left_out  # fmt: skip
 
 
-def _engine(args: argparse.Namespace) -> tuple[Exported | None, Dialect]:
+def _engine(args: argparse.Namespace) -> tuple[Exports | None, Dialect]:
     """(what --url exports, whose names the rules use). Raises UserError, StorageError."""
     from storage.sources import scrape_once
     from tuner.budget.buckets import of_exposition

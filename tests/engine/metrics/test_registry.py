@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.metrics.buckets import length_buckets
 from engine.metrics.cells import label_text
 from engine.metrics.http import HttpMetrics
 from engine.metrics.names import (
@@ -11,7 +12,6 @@ from engine.metrics.names import (
     VLLM_METRICS,
     VLLM_OPTIONAL_METRICS,
     MetricSpec,
-    length_buckets,
 )
 from engine.metrics.registry import MetricRegistry
 from tests.engine.metrics.exposition import Page, read
