@@ -10,15 +10,22 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options, pairs
+from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_CRITICAL, EXIT_DONE, add_output_options, pairs
 
 if TYPE_CHECKING:
     from storage.sources.base import MetricSource, Reading
     from tuner.budget.live import Budgets
     from tuner.diagnosis import Diagnosis
+
+EXIT_CODES = {"warning": EXIT_ANSWER_IS_NO, "critical": EXIT_CRITICAL}
+"""By severity; 0 where nothing fires."""
+
+PROMETHEUS_LABELS = frozenset(("job", "instance"))
 
 NAME = "diagnose"
 HELP = "say what binds a running server and which knob would move it"
@@ -27,23 +34,27 @@ HELP = "say what binds a running server and which knob would move it"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("target (one of --url, --prometheus)")
     one = group.add_mutually_exclusive_group(required=True)
-    one.add_argument("--url", help="base URL of a running server, http://HOST:PORT")
+    one.add_argument(
+        "--url", action="append", metavar="URL",
+        help="base URL of a running server, http://HOST:PORT; given several times, its replicas",
+    )  # fmt: skip
     one.add_argument("--prometheus", metavar="URL", help="a Prometheus that scrapes the server")
     group.add_argument(
         "--label",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="with --prometheus: only series with this label, e.g. job=vllm",
+        help="only series with this label, with --prometheus e.g. job=vllm; with --url one that "
+        "the server itself gives them, e.g. model_name=llama",
     )
     group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KNOB=VALUE",
-        dest="settings",
+        "--set", action="append", default=[], metavar="KNOB=VALUE", dest="settings",
         help="a setting the server does not tell, e.g. max_num_seqs=64",
-    )
+    )  # fmt: skip
+    group.add_argument(
+        "--settings", metavar="FILE", dest="settings_file",
+        help="such settings of a file: the words the server is started with, or TOML",
+    )  # fmt: skip
     group = parser.add_argument_group("judgement")
     group.add_argument(
         "--slo",
@@ -126,6 +137,7 @@ def seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from storage.sources import open_source
     from tuner.diagnosis.settings import checked
+    from tuner.diagnosis.settings_file import file_settings
     from tuner.diagnosis.thresholds import DEFAULT, device_peak, load_thresholds
     from tuner.errors import UserError
 
@@ -139,17 +151,20 @@ def run(args: argparse.Namespace) -> int:
         slos = parse_slos(args.slo)
     elif args.burn:
         raise UserError('--burn needs the SLOs whose budgets it is about: --slo "ttft_p95<500ms"')
-    settings = checked(pairs(args.settings, "--set", "KNOB=VALUE"))
+    settings = file_settings(Path(args.settings_file)) if args.settings_file else {}
+    settings |= checked(pairs(args.settings, "--set", "KNOB=VALUE"))
     labels = pairs(args.label, "--label", "NAME=VALUE")
-    if labels and args.url:
-        raise UserError("--label narrows the series of --prometheus: give that in place of --url")
+    if args.url and (own := labels.keys() & PROMETHEUS_LABELS):
+        raise UserError(
+            f"--label {min(own)}: Prometheus adds that one; with --url give one of the server's own"
+        )
     _check_databases(args)
     source = open_source(
         url=args.url,
         prometheus=args.prometheus,
         scrape_interval_s=args.interval,
         labels=labels or None,
-        database=args.database if args.url else None,
+        database=args.database if _only_url(args) else None,
         keep=False,
     )
     try:
@@ -177,9 +192,10 @@ def _evaluate(
     from tuner.budget.live import read_budgets
     from tuner.diagnosis import History, asked_quantiles, collect, diagnose
     from tuner.diagnosis.server_info import server_info
+    from tuner.diagnosis.stored import store
 
-    target = args.url or args.prometheus
-    _require_reachable(source, target)
+    target = args.prometheus or ", ".join(args.url)
+    _require_reachable(source, target, args.label if args.url else ())
     if args.url:
         _watch_first(args, source, target)
     history = History() if args.watch else None
@@ -188,7 +204,8 @@ def _evaluate(
     try:
         while True:
             window_s = args.window or 60.0
-            info = (server_info(args.url) if args.url else {}) | settings  # knobs may have moved
+            told = map(server_info, args.url or ())  # anew each time: knobs may have moved
+            info = next(filter(None, told), {}) | settings
             signals = collect(
                 source, window_s=window_s, server_info=info, quantiles=quantiles, target=target,
                 client=_client_side(args),
@@ -203,12 +220,18 @@ def _evaluate(
     except KeyboardInterrupt:
         if diagnosis is None:
             raise
-    return EXIT_ANSWER_IS_NO if diagnosis.severity.firing else EXIT_DONE
+    return EXIT_CODES.get(diagnosis.severity, EXIT_DONE)
+
+
+def _only_url(args: argparse.Namespace) -> str:
+    """The one server that is watched; "" where it is a Prometheus, or there are several."""
+    return args.url[0] if args.url and len(args.url) == 1 else ""
 
 
 def _client_side(args: argparse.Namespace) -> dict[str, Reading]:
     """What clients saw, where a database with runs of the same server is named."""
-    if not args.database or not args.url:
+    url = _only_url(args)
+    if not args.database or not url:
         return {}
     from storage import open_database
     from storage.location import only_history
@@ -218,13 +241,13 @@ def _client_side(args: argparse.Namespace) -> dict[str, Reading]:
         return {}
     database = open_database(args.database, read_only=True)
     try:
-        return client_readings(database, args.url, time.time())
+        return client_readings(database, url, time.time())
     finally:
         database.close()
 
 
-def _require_reachable(source: MetricSource, target: str) -> None:
-    from tuner.diagnosis.registry import dialect_of
+def _require_reachable(source: MetricSource, target: str, labels: Sequence[str]) -> None:
+    from tuner.diagnosis.registry import SPECS, dialect_of
     from tuner.errors import UserError
 
     status = source.status()
@@ -234,6 +257,11 @@ def _require_reachable(source: MetricSource, target: str) -> None:
         raise UserError(
             f"{target} answers, but exports no slotune:, vllm: or sglang: metric; "
             "give the URL of an inference server, or a Prometheus that scrapes one"
+        )
+    running = next(spec for spec in SPECS if spec.name == "running")
+    if labels and not any(source.gauge(name).ok for name in (*running.vllm, *running.sglang)):
+        raise UserError(
+            f"{target} answers, but no engine's series there has the label {', '.join(labels)}"
         )
 
 
@@ -247,7 +275,7 @@ def _watch_first(args: argparse.Namespace, source: MetricSource, target: str) ->
     while (left_s := end_s - time.monotonic()) > 0:
         line.update(f"watching {target}: {left_s:.0f} s of {span_s:.0f} s left")
         time.sleep(min(1.0, left_s))
-        _require_reachable(source, target)
+        _require_reachable(source, target, args.label)
     line.clear()
 
 
@@ -262,23 +290,9 @@ def _show(args: argparse.Namespace, diagnosis: Diagnosis, budgets: Budgets | Non
         burns = {} if budgets is None else {"error_budgets": budget_text.as_dict(budgets)}
         print_json(diagnosis.as_dict() | burns)
         return
-    text = render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose, url=args.url or "")
+    text = render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose, url=_only_url(args))
     print(text, flush=True)
     if budgets is not None:
         print(f"\n{budget_text.render(budgets)}", flush=True)
     if args.watch:
         print(flush=True)
-
-
-def store(database_url: str, diagnosis: Diagnosis) -> int:
-    """Keep the firing nodes as findings; returns how many. Raises StorageError."""
-    from storage import open_database
-    from tuner.diagnosis.stored import findings_of
-
-    findings = findings_of(node for node in diagnosis.nodes if node.firing)
-    database = open_database(database_url)
-    try:
-        database.add_findings(findings, target=diagnosis.target, at_s=diagnosis.at_s)
-    finally:
-        database.close()
-    return len(findings)

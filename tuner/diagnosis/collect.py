@@ -9,11 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from engine.knobs import KNOB_ALIASES
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
 from storage.sources.exposition import spellings
 from tuner.diagnosis.collect_replicas import by_replica
+from tuner.diagnosis.collect_trends import FOLDED, STARTED, Course, course, trends
 from tuner.diagnosis.registry import (
     BREAKDOWNS,
     LATENCIES,
@@ -24,7 +27,6 @@ from tuner.diagnosis.registry import (
     latency_specs,
 )
 from tuner.diagnosis.signals import Signals
-from tuner.diagnosis.trend import growing_s, mean, rise
 from tuner.slo.grammar import Clause
 
 GROWTH_S = 600.0
@@ -38,8 +40,7 @@ INFOS = ("vllm:cache_config_info", "slotune:scheduler_config_info")
 BASELINE_WINDOWS = 5
 """The hit rate "before" is that of this many windows."""
 
-CONFIG_NAMES = {
-    "max_num_batched_tokens": "chunk_size",
+CONFIG_NAMES = KNOB_ALIASES | {
     "num_gpu_blocks": "num_kv_blocks",
     "device_type": "device",
 }
@@ -73,13 +74,13 @@ def collect(
     breakdowns |= by_replica(look.source, look.window_s, look.named)
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
-        config=look.config(server_info or {}), models=look.models(),
+        config=look.pool(readings) | look.config(server_info or {}), models=look.models(),
     )  # fmt: skip
 
 
 def _wanted(window_s: float) -> Wanted:
     """Every sample that any signal of any dialect may be read from."""
-    names = {"process_start_time_seconds", *INFOS}
+    names = {STARTED, *INFOS}
     for spec in SPECS:
         names |= _samples(spec.vllm + spec.sglang, histogram=spec.kind in ("mean", "quantile"))
     for split in BREAKDOWNS:
@@ -162,6 +163,8 @@ class _Look:
                 return source.rate(name, window_s, labels)
             case "increase":
                 return source.increase(name, window_s, labels)
+            case "rate_max":
+                return _greatest(source.breakdown(name, spec.by, window_s, labels), name, window_s)
             case "mean":
                 return source.mean(name, window_s, labels)
             case "quantile":
@@ -173,61 +176,21 @@ class _Look:
             return {}
         return dict(self.source.breakdown(name, spec.by, self.window_s if spec.windowed else None))
 
-    def _series(self, signal: str, span_s: float) -> tuple[str, list[tuple[float, float]]]:
+    def trends(self) -> dict[str, Reading]:
+        """What the gauges did over the window, and the queue over longer."""
+        seen = {signal: self._course(signal, self.window_s) for signal in FOLDED}
+        queue = self._course("waiting", self.status.window_s(GROWTH_S))
+        known = {signal: gauge for signal, gauge in seen.items() if gauge is not None}
+        started = self.source.gauge(STARTED).query
+        return trends(known, queue, self.status.process_start_s, started)
+
+    def _course(self, signal: str, span_s: float) -> Course | None:
         spec = next(spec for spec in SPECS if spec.name == signal)
         name = self.resolve(spec)
         if name is None:
-            return "", []
-        step_s = max(self.source.scrape_interval_s, span_s / 60)
-        start_s = self.at_s - step_s * int(span_s / step_s)  # so that the last step is now
-        points = self.source.range("gauge", name, start_s=start_s, end_s=self.at_s, step_s=step_s)
-        return name, [(at, v) for at, v in points if v is not None and _plausible(spec, v)]
-
-    def trends(self) -> dict[str, Reading]:
-        """Means of gauges over the window, how often any request ran, how the queue grew."""
-        readings: dict[str, Reading] = {}
-        seen = {s: self._series(s, self.window_s) for s in ("running", "waiting", "kv_usage")}
-        for signal, (name, points) in seen.items():
-            values = [value for _, value in points]
-            query = f"avg_over_time({name}[{self.window_s:g}s])"
-            if values:
-                readings[f"{signal}_mean"] = self._derived(mean(values), query, values)
-            if signal == "running" and values:
-                readings |= self._running(seen)
-            if signal == "waiting" and len(values) >= 2:
-                rose = rise(values)
-                readings["waiting_rise"] = self._derived(rose, f"delta({name})", values)
-                readings["restart"] = self._derived(self._restarted(points), name, values)
-        name, points = self._series("waiting", self.status.window_s(GROWTH_S))
-        if len(points) >= 2:
-            grown_s = growing_s(points)
-            values = [value for _, value in points]
-            readings["waiting_growing_s"] = self._derived(grown_s, f"deriv({name})", values)
-        return readings
-
-    def _running(
-        self, seen: Mapping[str, tuple[str, list[tuple[float, float]]]]
-    ) -> dict[str, Reading]:
-        """At how many scrapes requests ran, how many at most, and how many while others waited."""
-        (name, points), (queue, waiting) = seen["running"], seen["waiting"]
-        values, over = [value for _, value in points], f"[{self.window_s:g}s:]"
-        share = mean([value > 0 for value in values])
-        most, query = max(values), f"avg_over_time(({name} > bool 0){over})"
-        told = {"running_share": self._derived(share, query, values)}
-        told["running_most"] = self._derived(most, f"max_over_time({name}{over})", values)
-        at_wait = {at for at, value in waiting if value > 0}
-        if beside := [value for at, value in points if at in at_wait]:
-            query = f"avg_over_time(({name} and {queue} > 0){over})"
-            told["running_at_wait"] = self._derived(mean(beside), query, beside)
-        return told
-
-    def _derived(self, value: float, query: str, values: list[float]) -> Reading:
-        return Reading(Outcome.VALUE, value, query, self.window_s, len(values), self.at_s)
-
-    def _restarted(self, points: list[tuple[float, float]]) -> float:
-        """1 when samples of the window come from before the process now running had started."""
-        start_s = self.status.process_start_s
-        return float(start_s is not None and bool(points) and points[0][0] < start_s - 1.0)
+            return None
+        plausible = partial(_plausible, spec)
+        return course(self.source, name, FOLDED[signal], span_s, self.at_s, plausible)
 
     def before(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
         """The prefix hit rate over the window and over the longer time before it, and the prompt
@@ -256,6 +219,13 @@ class _Look:
             return ()
         return tuple(sorted(m for m in self.source.breakdown(name, "model_name") if m))
 
+    def pool(self, readings: Mapping[str, Reading]) -> dict[str, str]:
+        """The size of one engine's KV pool where gauges tell it (SGLang), as settings."""
+        tokens, page = readings["kv_pool_tokens"].value, readings["kv_page_tokens"].value
+        if not tokens or not page:
+            return {}
+        return {"num_kv_blocks": f"{tokens // page:.0f}", "block_size": f"{page:.0f}"}
+
     def config(self, server_info: Mapping[str, Any]) -> dict[str, str]:
         """Settings by our knob names: what the engine exports, then what it says of itself."""
         found: dict[str, str] = {}
@@ -278,6 +248,17 @@ def _ratio(top: Reading, bottom: Reading) -> Reading:
     if not bottom.value:
         return Reading(Outcome.NO_TRAFFIC, query=query, reason="no token was looked up")
     return replace(top, value=(top.value or 0.0) / bottom.value, query=query)
+
+
+def _greatest(parts: Mapping[str, Reading], name: str, window_s: float) -> Reading:
+    """The greatest rate per second of a counter's parts; NO_DATA without any."""
+    told = [reading for reading in parts.values() if reading.value is not None]
+    if not told:
+        reason = f"{name} has fewer than two samples in the window yet"
+        return Reading(Outcome.NO_DATA, query=name, window_s=window_s, reason=reason)
+    most = max(told, key=lambda reading: reading.value or 0.0)
+    query = f"max({most.query}) / {most.window_s:g}"
+    return replace(most, value=(most.value or 0.0) / most.window_s, query=query)
 
 
 def _plausible(spec: SignalSpec, value: float) -> bool:

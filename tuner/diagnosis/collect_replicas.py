@@ -1,15 +1,19 @@
-"""What of a target's signals is told by replica: read where its series carry more than one."""
+"""What of a target's signals is told by replica: read where its series carry more than one.
+
+Invariant: a replica is one engine. Where instances hold several engines (`engine`, `dp_rank`), each
+of these is one, named "instance/engine".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from storage.sources.base import MetricSource, Reading
+from storage.sources.base import MetricSource, Outcome, Reading
 from tuner.diagnosis.registry import SPECS
 
 LABELS = ("instance", "engine", "dp_rank")
-"""What tells replicas apart, in the order it is looked for."""
+"""What tells replicas apart."""
 
 Named = Callable[[str], str | None]
 """The exported name of a signal, None where it is not exported."""
@@ -22,35 +26,51 @@ def by_replica(
     running = named("running")
     if running is None:
         return {}
-    for label in LABELS:
-        parts = {k: r for k, r in source.breakdown(running, label).items() if k}
-        if len(parts) >= 2:
-            found = {"running_by_replica": parts}
-            return found | _others(source, window_s, named, label, parts)
-    return {}
+    by = ",".join(
+        label for label in LABELS if len(set(source.breakdown(running, label)) - {""}) >= 2
+    )
+    if not by:
+        return {}
+    parts = {k: r for k, r in source.breakdown(running, by).items() if k.strip("/")}
+    return {"running_by_replica": parts} | _others(source, window_s, named, by)
 
 
 def _others(
-    source: MetricSource, window_s: float, named: Named, label: str, running: dict[str, Reading]
+    source: MetricSource, window_s: float, named: Named, by: str
 ) -> dict[str, dict[str, Reading]]:
     found = {}
     for signal in ("waiting", "kv_usage"):
         if name := named(signal):
-            found[f"{signal}_by_replica"] = dict(source.breakdown(name, label))
-    if tokens := _tokens(source, window_s, named, label):
+            found[f"{signal}_by_replica"] = dict(source.breakdown(name, by))
+    if tokens := _tokens(source, window_s, named, by):
         found["tokens_by_replica"] = tokens
     if ttft := named("ttft"):
+        sums, counts = (source.breakdown(f"{ttft}_{end}", by, window_s) for end in ("sum", "count"))
         found["ttft_by_replica"] = {
-            replica: source.mean(ttft, window_s, {label: replica}) for replica in running
+            replica: _mean(sums[replica], count)
+            for replica, count in counts.items()
+            if replica in sums
         }
     return found
 
 
-def _tokens(source: MetricSource, window_s: float, named: Named, label: str) -> dict[str, Reading]:
+def _mean(total: Reading, count: Reading) -> Reading:
+    """A histogram's mean of its sum and its count; samples are the observations."""
+    query = f"{total.query} / {count.query}"
+    if not total.ok or not count.ok:
+        return replace(count if total.ok else total, query=query)
+    if not count.value:
+        reason = "nothing was observed"
+        return Reading(Outcome.NO_TRAFFIC, query=query, window_s=count.window_s, reason=reason)
+    mean = (total.value or 0.0) / count.value
+    return replace(total, value=mean, query=query, samples=round(count.value))
+
+
+def _tokens(source: MetricSource, window_s: float, named: Named, by: str) -> dict[str, Reading]:
     """Prompt and answer tokens together: the work a replica did."""
     found = [(spec, named(spec.name)) for spec in SPECS if spec.name in ("prompted", "generated")]
-    parts = {
-        spec.name: source.breakdown(name, label, window_s, spec.labels_of(name))
+    parts: dict[str, Mapping[str, Reading]] = {
+        spec.name: source.breakdown(name, by, window_s, spec.labels_of(name))
         for spec, name in found
         if name
     }
@@ -58,7 +78,12 @@ def _tokens(source: MetricSource, window_s: float, named: Named, label: str) -> 
         return {}
     prompted, generated = parts["prompted"], parts["generated"]
     return {
-        replica: replace(reading, value=(reading.value or 0.0) + (generated[replica].value or 0.0))
+        replica: _added(reading, generated[replica])
         for replica, reading in prompted.items()
         if replica in generated and reading.ok and generated[replica].ok
     }
+
+
+def _added(one: Reading, other: Reading) -> Reading:
+    value = (one.value or 0.0) + (other.value or 0.0)
+    return replace(one, value=value, query=f"{one.query} + {other.query}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from storage.sources.base import Outcome, Reading
 from tuner.diagnosis import levers
 from tuner.diagnosis.model import Lever, NodeResult, State
-from tuner.diagnosis.registry import how_to_get, observed
+from tuner.diagnosis.registry import how_to_get, min_samples, observed
 from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo.grammar import Clause
@@ -47,6 +47,11 @@ class Case:
         known = any(value is not None for value in gauges)
         return "no_traffic" if known and self.s.status.up else "unknown"
 
+    @property
+    def replicas(self) -> int:
+        """How many engines the figures are of; 1 where they are not told apart."""
+        return max(1, len(self.s.of("running_by_replica")))
+
     def waiting(self) -> float:
         """Requests waiting: the greater of now and the window's mean."""
         return max(self.s.value("waiting") or 0.0, self.s.value("waiting_mean") or 0.0)
@@ -54,10 +59,14 @@ class Case:
     def running(self) -> float:
         return max(self.s.value("running") or 0.0, self.s.value("running_mean") or 0.0)
 
+    def running_each(self) -> float:
+        """Requests that run on one engine, on average: a step holds no others."""
+        return self.running() / self.replicas
+
     def cap(self) -> float | None:
         """How many may run: max_num_seqs of every replica; None where it is not known."""
         each = self.s.number("max_num_seqs")
-        return None if each is None else each * max(1, len(self.s.of("running_by_replica")))
+        return None if each is None else each * self.replicas
 
     def of_cap(self, running: float, cap: float) -> str:
         """`4 of 8 run`. The window may hold the time before the cap was turned down."""
@@ -74,17 +83,24 @@ class Case:
         return max((rate for rate in seen if rate is not None), default=None)
 
     def pool_tokens(self) -> float | None:
-        """Tokens that the KV pool holds; None where the server does not tell its size."""
+        """Tokens that one engine's KV pool holds; None where it does not tell its size."""
         blocks, size = self.s.number("num_kv_blocks"), self.s.number("block_size")
         return None if blocks is None or size is None else blocks * size
+
+    def pools_tokens(self) -> float | None:
+        """Tokens that the pools of all engines hold."""
+        each = self.pool_tokens()
+        return None if each is None else each * self.replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A result before hysteresis. exact: measured, not inferred from averages."""
+    """A result before hysteresis. exact: measured, not inferred from averages; guess: something
+    else looks the same, so that it is possible at most."""
 
     node: NodeResult
     exact: bool = True
+    guess: bool = False
 
     @property
     def key(self) -> str:
@@ -100,6 +116,11 @@ def level(value: float, warning: float, critical: float | None = None) -> State:
     if critical is not None and value >= critical:
         return State.CRITICAL
     return State.WARNING if value >= warning else State.OK
+
+
+def too_few(few: str) -> tuple[tuple[str, str], ...]:
+    """Evidence of a node that fires on fewer samples than a critical finding takes."""
+    return (("samples", f"{few}: possible, not more"),) if few else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +153,15 @@ class Frame:
         if seen or finished is None or not (self.uses or self.also):
             return min(seen, default=(0, ""))
         return round(finished), "requests"
+
+    def few(self, case: Case) -> str:
+        """Which of the signals used has fewer samples than a critical finding takes, in words."""
+        for name in self.uses:
+            parts, least = case.s.breakdowns.get(name), min_samples(name)
+            seen = case.s[name].samples if parts is None else round(sum(case.s.of(name).values()))
+            if seen < least:
+                return f"{seen} of the {least} that {name} takes"
+        return ""
 
     def blank(self, case: Case, state: State, summary: str) -> NodeResult:
         readings = self.readings(case)
@@ -192,8 +222,9 @@ class Frame:
         """Compare value() with its thresholds; `when` False keeps the node ok whatever it is."""
         if (unread := self.unread(case)) is not None:
             return unread
-        number = value()
-        state = level(number, warning, critical) if when else State.OK
+        number, few = value(), self.few(case)
+        state = level(number, warning, None if few else critical) if when else State.OK
+        evidence += too_few(few if state.firing else "")
         node = replace(
             self.blank(case, state, says(number)),
             value=number,
@@ -202,4 +233,4 @@ class Frame:
             levers=levers.here(self.levers, case.s.config) if state.firing else (),
             evidence=evidence,
         )
-        return Check(node, self.exact)
+        return Check(node, self.exact, guess=bool(few))

@@ -7,59 +7,29 @@ capability follows from the exposition, never from a version string.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
 
-Kind = Literal["gauge_sum", "gauge_max", "rate", "increase", "mean", "quantile"]
-Dialect = Literal["slotune", "vllm", "sglang"]
-DIALECTS: tuple[Dialect, ...] = ("slotune", "vllm", "sglang")
+from tuner.diagnosis.specs import (
+    DIALECTS,
+    SHARE_LEAST,
+    BreakdownSpec,
+    Dialect,
+    SignalSpec,
+    quantile_least,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class SignalSpec:
-    """One signal. vllm also serves slotune, which exports vLLM's names.
-
-    labels: of the series that count, only: besides, of those of one of the names. how_to_get: what
-    an operator does to have the signal where it is missing.
-    """
-
-    name: str
-    unit: str
-    kind: Kind
-    vllm: tuple[str, ...]
-    sglang: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    q: float | None = None
-    how_to_get: str = ""
-    only: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    def names(self, dialect: str) -> tuple[str, ...]:
-        return self.sglang if dialect == "sglang" else self.vllm
-
-    def labels_of(self, name: str) -> dict[str, str]:
-        return {**self.labels, **self.only.get(name, {})}
-
-
-@dataclass(frozen=True, slots=True)
-class BreakdownSpec:
-    """A signal by the values of one label; windowed counters give their increase, gauges theirs."""
-
-    name: str
-    unit: str
-    by: str
-    windowed: bool
-    vllm: tuple[str, ...]
-    sglang: tuple[str, ...] = ()
-    how_to_get: str = ""
-
-    def names(self, dialect: str) -> tuple[str, ...]:
-        return self.sglang if dialect == "sglang" else self.vllm
-
+__all__ = [
+    "BREAKDOWNS", "DIALECTS", "LATENCIES", "QUANTILES", "SPECS", "BreakdownSpec", "Dialect",
+    "SignalSpec", "dialect_of", "how_to_get", "latency_specs", "min_samples", "observed",
+    "quantile_name",
+]  # fmt: skip
 
 _MFU = "start the engine so that it exports its estimates (vLLM: --enable-mfu-metrics)"
 _PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of its data sheet"
 _DCGM = "let Prometheus also scrape dcgm-exporter for this device"
+_VIOLATIONS = "; its counters file leaves DCGM_FI_DEV_POWER_VIOLATION and _THERMAL_VIOLATION out"
+_DEVICES = "Hostname,UUID,gpu"
 _ENGINE = "use an engine version that exports it; no other signal stands for it"
+_RESIDENCY = "start vLLM with --kv-cache-metrics; it follows one block in a hundred"
 
 LATENCIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ttft": (("vllm:time_to_first_token_seconds",), ("sglang:time_to_first_token_seconds",)),
@@ -91,13 +61,8 @@ def latency_specs(metric: str, quantiles: tuple[float, ...] = QUANTILES) -> tupl
     mean = SignalSpec(metric, "s", "mean", vllm, sglang, how_to_get=_ENGINE)
     return (
         mean,
-        *(
-            SignalSpec(
-                quantile_name(metric, q), "s", "quantile", vllm, sglang, q=q,
-                how_to_get=_ENGINE,
-            )
-            for q in quantiles
-        ),
+        *(SignalSpec(quantile_name(metric, q), "s", "quantile", vllm, sglang, q=q,
+                     how_to_get=_ENGINE) for q in quantiles),
     )  # fmt: skip
 
 
@@ -134,6 +99,8 @@ _GAUGES: tuple[SignalSpec, ...] = (
         "device_active", "share", "gauge_max", ("DCGM_FI_PROF_GR_ENGINE_ACTIVE",),
         ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "sglang:fwd_occupancy"), how_to_get=_DCGM,
     ),
+    SignalSpec("kv_pool_tokens", "tokens", "gauge_max", (), ("sglang:max_total_num_tokens",)),
+    SignalSpec("kv_page_tokens", "tokens", "gauge_max", (), ("sglang:page_size",)),
 )  # fmt: skip
 
 _COUNTERS: tuple[SignalSpec, ...] = (
@@ -191,12 +158,12 @@ _COUNTERS: tuple[SignalSpec, ...] = (
         ("sglang:estimated_write_bytes_per_gpu_total",), how_to_get=_MFU,
     ),
     SignalSpec(
-        "power_throttle", "µs/s", "rate", ("DCGM_FI_DEV_POWER_VIOLATION",),
-        ("DCGM_FI_DEV_POWER_VIOLATION",), how_to_get=_DCGM,
+        "power_throttle", "ns/s", "rate_max", ("DCGM_FI_DEV_POWER_VIOLATION",),
+        ("DCGM_FI_DEV_POWER_VIOLATION",), by=_DEVICES, how_to_get=_DCGM + _VIOLATIONS,
     ),
     SignalSpec(
-        "thermal_throttle", "µs/s", "rate", ("DCGM_FI_DEV_THERMAL_VIOLATION",),
-        ("DCGM_FI_DEV_THERMAL_VIOLATION",), how_to_get=_DCGM,
+        "thermal_throttle", "ns/s", "rate_max", ("DCGM_FI_DEV_THERMAL_VIOLATION",),
+        ("DCGM_FI_DEV_THERMAL_VIOLATION",), by=_DEVICES, how_to_get=_DCGM + _VIOLATIONS,
     ),
 )  # fmt: skip
 
@@ -224,6 +191,10 @@ _SIZES: tuple[SignalSpec, ...] = (
     SignalSpec(
         "asked_tokens", "tokens", "mean", ("vllm:request_params_max_tokens",), how_to_get=_ENGINE,
     ),
+    *(SignalSpec(quantile_name(name, q), "s", "quantile", (f"vllm:kv_block_{metric}_seconds",), q=q,
+                 how_to_get=_RESIDENCY)
+      for name, metric, q in (
+          ("reuse_gap", "reuse_gap", 0.9), ("evict_idle", "idle_before_evict", 0.5))),
 )  # fmt: skip
 
 SPECS: tuple[SignalSpec, ...] = (
@@ -236,7 +207,7 @@ SPECS: tuple[SignalSpec, ...] = (
 BREAKDOWNS: tuple[BreakdownSpec, ...] = (
     BreakdownSpec(
         "finished_by", "requests", "finished_reason", True, ("vllm:request_success_total",),
-        how_to_get=_ENGINE,
+        how_to_get=_ENGINE, min_samples=SHARE_LEAST,
     ),
     BreakdownSpec(
         "waiting_by", "requests", "reason", False, ("vllm:num_requests_waiting_by_reason",),
@@ -277,12 +248,26 @@ _OBSERVED = {
     **dict.fromkeys(LATENCIES, "requests"), "itl": "gaps", "step_tokens": "steps",
     **dict.fromkeys(("prompt_tokens", "answer_tokens", "asked_tokens"), "requests"),
     **dict.fromkeys(("client_ttft", "client_server_ttft"), "requests"),
+    "reuse_gap": "reuses", "evict_idle": "evictions",
 }  # fmt: skip
 
 
 def observed(name: str) -> str:
     """What a signal's observations are, of a mean or a quantile; "" for what is no histogram."""
     return _OBSERVED.get(name) or _OBSERVED.get(name.rpartition("_p")[0], "")
+
+
+_LEAST = {spec.name: spec.min_samples for spec in SPECS} | {
+    split.name: split.min_samples for split in BREAKDOWNS
+}
+
+
+def min_samples(name: str) -> int:
+    """As SignalSpec and BreakdownSpec have it, also of a quantile that only an SLO names."""
+    if name in _LEAST:
+        return _LEAST[name]
+    metric, _, percent = name.rpartition("_p")
+    return quantile_least(float(percent) / 100) if metric in LATENCIES else 0
 
 
 def how_to_get(name: str) -> str:

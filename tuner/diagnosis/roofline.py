@@ -15,6 +15,8 @@ _HOW_PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of it
 PREFILL = ("prefill", "mixed")
 DECODE = ("decode",)
 KINDS = ("prefill", "mixed", "decode")
+NS_PER_S = 1e9
+"""DCGM counts violations in nanoseconds, whatever older exporters say of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,12 @@ def peaks(case: Case) -> tuple[float | None, float | None]:
 
 
 def points(case: Case) -> list[Point]:
-    """One per kind of step that ran; empty where the engine does not count work by kind."""
+    """One per kind of step that ran; one of all steps where the engine tells their sum only."""
     peak_flops, peak_bytes = peaks(case)
     spent, flops, moved = (case.s.of(f"kind_{what}") for what in ("s", "flops", "bytes"))
     if not peak_flops or not peak_bytes:
         return []
-    return [
+    found = [
         Point(
             kind,
             flops[kind] / spent[kind] / peak_flops,
@@ -63,6 +65,22 @@ def points(case: Case) -> list[Point]:
         for kind in KINDS
         if spent.get(kind) and flops.get(kind) and moved.get(kind)
     ]
+    return found or _all_steps(case, peak_flops, peak_bytes)
+
+
+def _all_steps(case: Case, peak_flops: float, peak_bytes: float) -> list[Point]:
+    """Over the window, its idle time included: that takes off the shares, not off FLOP per byte."""
+    flops, moved = case.s.value("flops"), _moved(case)
+    if not flops or not moved:
+        return []
+    shares = (flops / case.replicas / peak_flops, moved / case.replicas / peak_bytes)
+    return [Point("all", *shares, flops / moved, peak_flops / peak_bytes)]
+
+
+def _moved(case: Case) -> float | None:
+    """Bytes per second that all engines read and write; None where either is not told."""
+    read, write = case.s.value("read_bytes"), case.s.value("write_bytes")
+    return None if read is None or write is None else read + write
 
 
 def evidence(case: Case) -> tuple[tuple[str, str], ...]:
@@ -70,21 +88,22 @@ def evidence(case: Case) -> tuple[tuple[str, str], ...]:
 
 
 def mfu(case: Case) -> float | None:
-    """Achieved / peak FLOP/s: while steps with prompts were computed, else over the window."""
+    """Achieved / peak FLOP/s: while steps with prompts were computed, else over the window, of one
+    device on average."""
     if (counted := _of_kinds(case, "kind_flops", PREFILL, peaks(case)[0])) is not None:
         return counted
     achieved, peak = case.s.value("flops"), peaks(case)[0]
-    return achieved / peak if achieved is not None and peak else None
+    return achieved / case.replicas / peak if achieved is not None and peak else None
 
 
 def mbu(case: Case) -> float | None:
     """Achieved / peak bytes/s, reads and writes: in pure decode steps where most time goes to
-    them, else in all steps, else over the window."""
+    them, else in all steps, else over the window, of one device on average."""
     kinds = DECODE if (kind_share(case, DECODE) or 0.0) >= case.t("kind_most") else KINDS
     if (counted := _of_kinds(case, "kind_bytes", kinds, peaks(case)[1])) is not None:
         return counted
-    read, write, peak = case.s.value("read_bytes"), case.s.value("write_bytes"), peaks(case)[1]
-    return (read + (write or 0.0)) / peak if read is not None and peak else None
+    moved, peak = _moved(case), peaks(case)[1]
+    return None if moved is None or not peak else moved / case.replicas / peak
 
 
 def kind_share(case: Case, kinds: tuple[str, ...]) -> float | None:
@@ -188,7 +207,7 @@ def with_threshold(check: Check, threshold: float) -> Check:
 
 def bandwidth_bound(case: Case) -> Check:
     frame = Frame(
-        "4.bandwidth", "Bandwidth-bound", "4", ("read_bytes",), ("write_bytes", "peak_bytes"),
+        "4.bandwidth", "Bandwidth-bound", "4", ("read_bytes", "write_bytes"), ("peak_bytes",),
         "MBU", (levers.LESS_BANDWIDTH, levers.FEWER_SEQS),
         ("reading GPU utilisation: it is high for any resident kernel and proves nothing",),
     )  # fmt: skip
@@ -222,12 +241,17 @@ def host_bound(case: Case) -> Check:
 
 
 def throttled(case: Case) -> Check:
-    frame = Frame("4.throttled", "Throttled", "4", ("power_throttle",), ("thermal_throttle",),
-                  "share of time", (levers.COOLING,))  # fmt: skip
+    """One of the two caps is enough to tell that clocks are held down, and none that they are not
+    while the other one is unknown."""
+    caps = ("power_throttle", "thermal_throttle")
+    share = max(case.s.value(name) or 0.0 for name in caps) / NS_PER_S
+    known = tuple(name for name in caps if case.s[name].ok)
+    uses = known if share >= case.t("throttled_share") else caps
+    frame = Frame("4.throttled", "Throttled", "4", uses, unit="share of time",
+                  levers=(levers.COOLING,))  # fmt: skip
     if case.s.config.get("device", "").startswith("cpu"):
         return frame.not_applicable(case, "a CPU exports no power or thermal cap")
-    power, heat = case.s.value("power_throttle"), case.s.value("thermal_throttle")
     return frame.judge(
-        case, lambda: max(power or 0.0, heat or 0.0) / 1e6, case.t("throttled_share"),
-        says=lambda v: f"clocks held down {v:.0%} of the time",
+        case, lambda: share, case.t("throttled_share"),
+        says=lambda v: f"one device's clocks were held down {v:.0%} of the time",
     )  # fmt: skip

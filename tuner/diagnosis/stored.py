@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from storage import Finding, NewFinding
+from storage import Finding, NewFinding, open_database
 from tuner.diagnosis.model import Diagnosis, NodeResult, node_from_dict
 
 
@@ -31,3 +31,14 @@ def diagnosis_of(findings: Sequence[Finding]) -> Diagnosis | None:
     return Diagnosis(
         first.created_at_s, nodes[0].window_s, first.target or "", "", "unknown", "", nodes
     )
+
+
+def store(database_url: str, diagnosis: Diagnosis) -> int:
+    """Keep the firing nodes as findings; returns how many. Raises StorageError."""
+    findings = findings_of(node for node in diagnosis.nodes if node.firing)
+    database = open_database(database_url)
+    try:
+        database.add_findings(findings, target=diagnosis.target, at_s=diagnosis.at_s)
+    finally:
+        database.close()
+    return len(findings)

@@ -8,6 +8,7 @@ from tuner.diagnosis import levers, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
+from tuner.diagnosis.spread import BEYOND, spread, value_of
 
 NODE = Frame("4", "TPOT / ITL", also=("tpot", "itl"))
 
@@ -29,9 +30,9 @@ def nodes(case: Case) -> list[Check]:
 def _of_the_usual_gap(case: Case, check: Check) -> Check:
     """A limit that slows every step is not why only some gaps are long: where the median gap is
     within the SLO, that limit is as it should be."""
-    p50 = case.s.value("itl_p50")
+    p50 = value_of(case.s["itl_p50"], case.s["itl"])
     clauses = case.clauses_for("tpot", "itl")
-    if not check.firing or p50 is None or any(p50 >= clause.bound for clause in clauses):
+    if not (check.firing and clauses) or not all(p50 < clause.bound for clause in clauses):
         return check
     said = f"{check.node.summary}, but the median gap of {seconds(p50)} is within the SLO"
     return Check(replace(check.node, state=State.OK, levers=(), summary=said), check.exact)
@@ -53,21 +54,27 @@ def _interference(case: Case) -> Check:
         ratio = _step_tokens_per_running(case, "step_tokens_p99")
         shared = ratio >= case.t("mixed_step_ratio")
         said = f"p99 step holds {ratio:.1f} × the running requests' tokens"
-    p50, p99 = case.s.value("itl_p50"), case.s.value("itl_p99")
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    gaps = spread(case, "itl")
+    if shared and gaps.unknown(case.t("itl_ratio_warning")):
+        why = "p99 / p50 of ITL may be any larger than the histogram tells"
+        return frame.cant_tell(case, why, ("itl_p99",), BEYOND)
     check = frame.judge(
-        case, lambda: p99 / p50 if p99 is not None and p50 else 0.0,
+        case, lambda: gaps.value,
         case.t("itl_ratio_warning"), case.t("itl_ratio_critical"), when=shared,
         says=lambda v: f"ITL p99 is {v:.1f} × p50; {said}",
     )  # fmt: skip
-    return Check(check.node, exact=share is not None)
+    return replace(check, exact=share is not None and gaps.exact)
 
 
 def _step_tokens_per_running(case: Case, quantile: str) -> float:
-    """Tokens of a step of that quantile per running request, at least: where the histogram's bucket
-    leaves it open, its lower edge, so that decodes alone are not taken for prompts."""
+    """Tokens of a step of that quantile per request that runs on one engine, at least: where the
+    histogram's bucket leaves it open, its lower edge, so that decodes alone are not taken for
+    prompts."""
     reading = case.s[quantile]
     tokens = reading.bucket[0] if reading.bucket else reading.value or 0.0
-    return max(0.0, tokens) / max(1.0, case.running())
+    return max(0.0, tokens) / max(1.0, case.running_each())
 
 
 def _mixed(case: Case, interference: Check) -> Check:

@@ -12,10 +12,15 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(value / len(values) for value in values)
 
 
+def third(values: Sequence[float]) -> int:
+    """How many are a third of them, at least one."""
+    return max(1, len(values) // 3)
+
+
 def rise(values: Sequence[float]) -> float:
     """Mean of the last third minus mean of the first third."""
-    third = max(1, len(values) // 3)
-    return mean(values[-third:]) - mean(values[:third])
+    count = third(values)
+    return mean(values[-count:]) - mean(values[:count])
 
 
 def growing_s(points: Sequence[tuple[float, float]], bins: int = 10) -> float:
@@ -37,3 +42,9 @@ def growing_s(points: Sequence[tuple[float, float]], bins: int = 10) -> float:
             break
         grown_from_s = began_s
     return end_s - start_s - grown_from_s
+
+
+def grew_throughout(points: Sequence[tuple[float, float]]) -> bool:
+    """Whether the queue's mean is greater in each third of the time than in the one before: then it
+    may have begun to grow before the first point."""
+    return growing_s(points, bins=3) > (points[-1][0] - points[0][0]) / 2

@@ -19,13 +19,16 @@ BUSY = {
     "kv_usage_by_replica": {"a": 0.7, "b": 0.1},
     "ttft_by_replica": {"a": 3.0, "b": 0.1},
 }
+RUNNING = {"running": 68.0, "running_mean": 68.0}
+"""Of both together."""
+
 LOADED = BUSY | {"tokens_by_replica": {"a": 8000.0, "b": 2000.0}}
 SLOW = BUSY | {"tokens_by_replica": {"a": 4800.0, "b": 5200.0}}
 CAPPED = {"binding": STEPS | {"seq_cap": 60.0}}
 
 
 def judged(parts: dict[str, Any], base: dict[str, Any] = QUEUE, **planted: Any) -> Diagnosis:
-    look: dict[str, Any] = {**base, **planted, "breakdowns": parts}
+    look: dict[str, Any] = {**RUNNING, **base, **planted, "breakdowns": parts}
     return diagnose(signals(**look), SLOS)
 
 

@@ -31,8 +31,8 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("0", {"restart": 1.0}),
     ("0", {"models": ("a", "b")}),
     ("1", {"generated": 0.0, "prompted": 0.0, "finished": 0.0}),
-    ("1", {"running": 0.0, "running_mean": 0.0, "waiting": 3.0, "generated": 0.0,
-           "prompted": 0.0}),
+    ("1", {"running": 0.0, "running_mean": 0.0, "running_share": 0.0, "waiting": 3.0,
+           "waiting_share": 1.0, "generated": 0.0, "prompted": 0.0}),
     ("2.errors", {"breakdowns": {"finished_by": {"stop": 90.0, "error": 10.0}}}),
     ("2.aborts", {"breakdowns": {"finished_by": {"stop": 80.0, "abort": 20.0}}}),
     ("2.rejections", {"rejections": 5.0}),
@@ -65,7 +65,7 @@ PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("6", SLOW_TPOT | {"preemptions": 9.0}),
     ("4.bandwidth", SLOW_TPOT | {"read_bytes": 1.6e10}),
     ("4.host", SLOW_TPOT | {"breakdowns": {"phase_s": {"prepare": 9.0, "forward": 3.0}}}),
-    ("4.throttled", SLOW_TPOT | {"power_throttle": 3e5}),
+    ("4.throttled", SLOW_TPOT | {"power_throttle": 3e8}),
     ("5.seq_cap", {"running": 64.0, "waiting": 4.0}),
     ("6", {"preemptions": 6.0}),
     ("7", {"breakdowns": {"running_by_replica": {"a": 30.0, "b": 8.0, "c": 9.0}}}),
@@ -149,6 +149,7 @@ MISSING = [
     ("client_ttft", "3e"), ("tpot_p95", "4"), ("itl_p99", "4.interference"),
     ("read_bytes", "4.bandwidth"), ("power_throttle", "4.throttled"), ("waiting", "5"),
     ("preemptions", "6"), ("rejections", "2.rejections"), ("generated", "1"),
+    ("prefill", "3d"), ("thermal_throttle", "4.throttled"), ("write_bytes", "4.bandwidth"),
 ]  # fmt: skip
 
 
