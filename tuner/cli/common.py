@@ -25,6 +25,7 @@ EXIT_DONE = 0
 EXIT_ANSWER_IS_NO = 1
 EXIT_BAD_INPUT = 2
 EXIT_FAULT = 3
+EXIT_CRITICAL = 4
 EXIT_INTERRUPTED = 130
 
 DEFAULT_DATABASE = "slotune.db"
@@ -67,6 +68,13 @@ def seed(text: str) -> int:
     if not 0 <= value <= MAX_SEED:
         raise argparse.ArgumentTypeError(f"must be between 0 and {MAX_SEED}, got {value}")
     return value
+
+
+def output_file(text: str) -> str:
+    """An argparse type: the name of a file to write."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names no file: give one to write")
+    return text
 
 
 def add_database_option(parser: argparse.ArgumentParser) -> None:

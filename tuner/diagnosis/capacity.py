@@ -9,15 +9,24 @@ from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.slo.grammar import Clause
 
+COUNTS = {
+    "output_tps": ("generated",),
+    "total_tps": ("generated", "prompted"),
+    "rps": ("finished",),
+}
+"""Metric of an SLO → the counters whose growth it is."""
+
 
 def throughput(case: Case, late: bool = False) -> list[Check]:
     """Node 5. late: a latency SLO is missed, so that the server is not merely waiting for load."""
     load, cap = _load_limited(case, late), _cap(case)
-    frame = Frame("5", "Throughput", uses=("running", "waiting", "generated"), unit="tok/s")
+    counted = [name for clause in case.clauses_for(*COUNTS) for name in COUNTS[clause.metric]]
+    uses = tuple(dict.fromkeys(("running", "waiting", "generated", *counted)))
+    frame = Frame("5", "Throughput", uses=uses, unit="tok/s")
     if (unread := frame.unread(case)) is not None:
         return [unread, load, cap]
     rate = (case.s.value("generated") or 0.0) / case.s.window_s
-    missed = [c for c in case.clauses_for("output_tps", "total_tps", "rps") if _missed(case, c)]
+    missed = [clause for clause in case.clauses_for(*COUNTS) if _missed(case, clause)]
     if missed and not load.node.value:
         state, said = State.WARNING, f"{rate:.1f} tok/s; misses {missed[0]}"
     elif cap.firing:
@@ -30,15 +39,10 @@ def throughput(case: Case, late: bool = False) -> list[Check]:
 
 
 def _missed(case: Case, clause: Clause) -> bool:
-    counts = {
-        "output_tps": ("generated",),
-        "total_tps": ("generated", "prompted"),
-        "rps": ("finished",),
-    }[clause.metric]
-    values = [case.s.value(name) for name in counts]
-    if any(value is None for value in values) or not clause.op.startswith((">", "≥")):
+    if not clause.op.startswith((">", "≥")):
         return False
-    return sum(v or 0.0 for v in values) / case.s.window_s < clause.bound
+    total = sum(case.s.value(name) or 0.0 for name in COUNTS[clause.metric])
+    return total / case.s.window_s < clause.bound
 
 
 def _binding(case: Case, late: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from storage.sources.base import Outcome
@@ -10,6 +11,12 @@ from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
 
 TRUST = Frame("0", "Trust")
+
+PARTS = ("queue", "prefill", "inference")
+"""Parts of e2e, in most engines observed with it when a request finishes."""
+
+LIVE = {"sglang": ("queue",)}
+"""By dialect: parts observed as they happen, so of other requests than those that finished."""
 
 
 def trust(case: Case) -> Check:
@@ -26,14 +33,15 @@ def trust(case: Case) -> Check:
     if case.s.value("restart"):
         return _distrust(case, "the engine restarted inside the window",
                          "wait until the window lies after the restart", State.WARNING)  # fmt: skip
-    if (ratio := implausible(case)) is not None:
-        why = f"queue + prefill is {ratio:.2f} × e2e; it can only be 0 to {t('plausible_ratio'):g}"
+    if why := implausible(case):
         return _distrust(case, f"implausible latencies: {why}",
                          "update the engine: requests that ended early spoil its sums")  # fmt: skip
     if len(case.s.models) > 1:
-        names = ", ".join(case.s.models)
-        node = TRUST.blank(case, State.WARNING, f"{len(case.s.models)} models mixed: {names}")
-        return Check(replace(node, how_to_get="restrict the source to one model_name"))
+        why = f"{len(case.s.models)} models mixed: {', '.join(case.s.models)}"
+        how = f"look at one of them: --label model_name={case.s.models[0]}"
+        return _distrust(case, why, how, State.WARNING)
+    if down := [(name, why) for name, why in status.targets if why]:
+        return _some_down(case, down)
     said = {
         "traffic": "fresh, up, plausible",
         "no_traffic": "fresh and up; no traffic in the window",
@@ -41,6 +49,14 @@ def trust(case: Case) -> Check:
     }[case.traffic]
     node = TRUST.blank(case, State.OK, said)
     return replace_value(Check(node), status.age_s, limit_s)
+
+
+def _some_down(case: Case, down: list[tuple[str, str]]) -> Check:
+    """Some replicas answer and are judged; that others do not is told and bars nothing."""
+    names = "; ".join(f"{name}: {why}" for name, why in down)
+    said = f"{len(down)} of {len(case.s.status.targets)} targets give no metrics ({names})"
+    node = TRUST.blank(case, State.WARNING, f"{said}; what follows is of the others")
+    return Check(replace(node, how_to_get="start what is down, or take it out of the scrapes"))
 
 
 def replace_value(check: Check, value: float | None, threshold: float) -> Check:
@@ -52,50 +68,100 @@ def _distrust(case: Case, why: str, how: str, state: State = State.CRITICAL) -> 
     return Check(replace(TRUST.blank(case, state, why), missing=("trust",), how_to_get=how))
 
 
-def implausible(case: Case) -> float | None:
-    """(queue + prefill) / e2e where it lies outside what is possible, else None."""
-    parts = [case.s.value(name) for name in ("queue", "prefill", "e2e")]
-    queue, prefill, e2e = parts
-    if queue is None or prefill is None or e2e is None:
-        return None
-    if min(queue, prefill, e2e) < 0:
-        return (queue + prefill) / e2e if e2e else float("-inf")
-    if e2e == 0:
-        return None
-    ratio = (queue + prefill) / e2e
-    return ratio if ratio > case.t("plausible_ratio") else None
+def implausible(case: Case) -> str:
+    """What cannot be in the mean latencies, in words; "" where all of them can.
+
+    A part is none of less than nothing, and no more than the whole. TTFT is observed as it happens,
+    beside e2e of other requests: none can have taken longer than the process has run.
+    """
+    live = ("ttft", *LIVE.get(case.s.dialect, ()))
+    means = {name: case.s.value(name) for name in (*PARTS, *live, "e2e")}
+    seen = {name: mean for name, mean in means.items() if mean is not None}
+    for name, mean in seen.items():
+        if mean < 0:
+            return f"{name} is {mean:.3g} s on average"
+    ran_s = _process_s(case)
+    for name in live:
+        if ran_s is not None and seen.get(name, 0.0) > ran_s:
+            return f"{name} is {seen[name]:.3g} s on average; the process has run for {ran_s:.0f} s"
+    return _beyond(case, {name: seen[name] for name in PARTS if name in seen and name not in live},
+                   seen.get("e2e"))  # fmt: skip
+
+
+def _beyond(case: Case, parts: dict[str, float], e2e_s: float | None) -> str:
+    """Which part, or queue and prefill together, is more than the whole."""
+    if "queue" in parts and "prefill" in parts:
+        parts = {**parts, "queue + prefill": parts["queue"] + parts["prefill"]}
+    most = case.t("plausible_ratio")
+    for name, mean in parts.items():
+        if e2e_s and mean > most * e2e_s:
+            return f"{name} is {mean / e2e_s:.2f} × e2e; it can only be 0 to {most:g}"
+    return ""
+
+
+def _process_s(case: Case) -> float | None:
+    """For how long the engine's process can have run, its clock and ours being a window apart at
+    most; None where it does not tell."""
+    start_s = case.s.status.process_start_s
+    return None if start_s is None else max(0.0, case.s.at_s - start_s) + case.s.window_s
 
 
 def stall(case: Case) -> Check:
-    """Node 1: requests are there and nothing moves."""
+    """Node 1: requests are there and nothing moves.
+
+    One look may meet a request that has just come: what counts is for how long any were there, by
+    the window's scrapes.
+    """
     frame = Frame("1", "Stall", uses=("running", "waiting", "generated"), unit="tokens",
                   levers=(levers.UNBLOCK, levers.SERVER_LOG))  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
-    running, waiting = case.s.value("running") or 0.0, case.s.value("waiting") or 0.0
     generated = case.s.value("generated") or 0.0
-    prompted = case.s.value("prompted") or 0.0
-    long_enough = case.s.window_s >= case.t("stall_s")
-    silent = generated == 0 and prompted == 0
-    stepped = case.s["step_tokens"].ok
-    if waiting > 0 and running == 0 and silent:
-        deferred = case.s.of("waiting_by").get("deferred", 0.0)
-        why = "all deferred" if deferred >= waiting else "perhaps one larger than the KV pool"
-        state = State.CRITICAL
-        said = f"{waiting:.0f} wait, none runs and no token came: {why}"
-    elif running > 0 and silent and case.s.window_s < case.t("stall_warning_s"):
-        why = f"no token came, but {case.s.window_s:.0f} s is too short to call it a stall"
-        return frame.cant_tell(case, why, ("a longer window",), "watch longer: --watch-for 60s")
-    elif running > 0 and silent and stepped and not long_enough:
-        state = State.OK
-        said = f"no token came in {case.s.window_s:.0f} s, but steps were made: prompts are read"
-    elif running > 0 and silent:
-        state = State.CRITICAL if long_enough else State.WARNING
-        said = f"{running:.0f} run, but no token came in {case.s.window_s:.0f} s"
-    else:
-        state, said = State.OK, f"{generated:.0f} tokens came in {case.s.window_s:.0f} s"
-    node = replace(frame.blank(case, state, said), value=generated, threshold=0.0, comparison="≤",
-                   levers=frame.levers if state.firing else ())  # fmt: skip
+    came = f"{generated:.0f} tokens came in {case.s.window_s:.0f} s"
+    if generated:
+        return _answer(case, frame, State.OK, came)
+    silent = replace(frame, uses=(*frame.uses, "prompted", "running_share", "waiting_share"))
+    if (unread := silent.unread(case)) is not None:
+        return unread
+    running, waiting = case.s.value("running") or 0.0, case.s.value("waiting") or 0.0
+    if case.s.value("prompted") or not (running or waiting):
+        return _answer(case, silent, State.OK, came)
+    seen_s = min(case.s.window_s, _watched_s(case))
+    if seen_s < case.t("stall_warning_s"):
+        why = f"no token came, but {seen_s:.0f} s is too short to call it a stall"
+        return silent.cant_tell(case, why, ("a longer window",), "watch longer: --watch-for 60s")
+    there = max(case.s.value(f"{name}_share") or 0.0 for name in ("running", "waiting"))
+    state, said = _silence(case, running, waiting, there * seen_s)
+    return _answer(case, silent, state, said)
+
+
+def _watched_s(case: Case) -> float:
+    """Without a gap; the last scrape may be a little ago."""
+    status = case.s.status
+    return math.inf if status.watched_s is None else status.watched_s + status.scrape_interval_s / 2
+
+
+def _silence(case: Case, running: float, waiting: float, there_s: float) -> tuple[State, str]:
+    """What no token means while requests have been there for there_s."""
+    if there_s < case.t("stall_warning_s"):
+        return State.OK, f"no token came in the {there_s:.0f} s that requests were there"
+    long_enough = there_s >= case.t("stall_s")
+    if running > 0 and not long_enough and case.s["step_tokens"].ok:
+        said = f"no token came in {there_s:.0f} s, but steps were made: prompts are read"
+        return State.OK, said
+    state = State.CRITICAL if long_enough else State.WARNING
+    if running > 0:
+        return state, f"{running:.0f} run, but no token came in {there_s:.0f} s"
+    deferred = case.s.of("waiting_by").get("deferred", 0.0)
+    why = "all deferred" if deferred >= waiting else "perhaps one larger than the KV pool"
+    return state, f"{waiting:.0f} wait, none runs and no token came in {there_s:.0f} s: {why}"
+
+
+def _answer(case: Case, frame: Frame, state: State, said: str) -> Check:
+    node = replace(
+        frame.blank(case, state, said), value=case.s.value("generated"), threshold=0.0,
+        comparison="≤", levers=frame.levers if state.firing else (),
+    )  # fmt: skip
     return Check(node)
 
 
@@ -122,11 +188,13 @@ def errors(case: Case) -> list[Check]:
             case, lambda: count / total, t(f"{name}_share_warning"), critical,
             says=lambda share: f"{share:.1%} ({count:.0f} of {total:.0f} requests)",
         )  # fmt: skip
-        return Check(replace(check.node, samples=round(total), counted="requests"), check.exact)
+        node = replace(check.node, samples=round(total), counted="requests")
+        return replace(check, node=node)
 
+    aborts = leaf("aborts", "Aborts", ("abort",), "abort", levers.CLIENTS)
     leaves = [
         leaf("errors", "Errors", ("error",), "error", levers.SERVER_LOG),
-        leaf("aborts", "Aborts", ("abort",), "abort", levers.CLIENTS),
+        aborts if by else _aborts_alone(case) or aborts,
         Frame("2.rejections", "Rejections", "2", ("rejections",), unit="requests",
               levers=(levers.ROOM_OR_REFUSE, levers.SCALE_OR_SHED)).judge(
             case, lambda: rejected, t("rejections_warning"),
@@ -136,6 +204,22 @@ def errors(case: Case) -> list[Check]:
                             levers.CLIENTS)),
     ]  # fmt: skip
     return [roll_up(case, Frame("2", "Errors"), leaves, "no leaf fires"), *leaves]
+
+
+def _aborts_alone(case: Case) -> Check | None:
+    """2.aborts of an engine that counts them and no other reason (SGLang); None where it counts
+    none. Whether they are among the finished ones it does not tell: the share is one at least."""
+    aborted, finished = case.s.value("aborted"), case.s.value("finished")
+    if aborted is None or finished is None:
+        return None
+    frame = Frame("2.aborts", "Aborts", "2", ("aborted", "finished"), unit="share",
+                  levers=(levers.CLIENTS,))  # fmt: skip
+    if not aborted + finished:
+        return frame.not_applicable(case, "no request ended in the window")
+    return frame.judge(
+        case, lambda: aborted / (aborted + finished), case.t("abort_share_warning"),
+        says=lambda share: f"{share:.1%} at least ({aborted:.0f} aborted, {finished:.0f} finished)",
+    )  # fmt: skip
 
 
 def _cut_off(case: Case, check: Check) -> Check:
@@ -170,7 +254,9 @@ def roll_up(case: Case, frame: Frame, leaves: list[Check], calm: str) -> Check:
     """A parent whose state is the worst of its leaves' and whose sentence is that leaf's."""
     order = (State.CRITICAL, State.WARNING, State.OK, State.CANT_TELL, State.NOT_APPLICABLE)
     worst = min((leaf.node for leaf in leaves), key=lambda node: order.index(node.state))
-    said = f"{worst.title}: {worst.summary}" if worst.firing else calm
+    unknown = sum(leaf.node.state is State.CANT_TELL for leaf in leaves)
+    untold = f"; {unknown} cannot be told" if unknown else ""
+    said = f"{worst.title}: {worst.summary}" if worst.firing else calm + untold
     if worst.state is State.CANT_TELL:
         said = worst.summary
     node = frame.blank(case, worst.state, said)

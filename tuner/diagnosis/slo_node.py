@@ -6,13 +6,13 @@ clause is missing, and its leaves still show their values.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from storage.sources.base import Reading
-from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.context import Case, Check, Frame, too_few
 from tuner.diagnosis.model import State
 from tuner.diagnosis.registry import quantile_name
+from tuner.diagnosis.spread import BEYOND, value_of
 from tuner.slo.grammar import Clause
 
 
@@ -50,33 +50,33 @@ def _one(case: Case, frame: Frame, clause: Clause) -> Check:
     if (unread := asked.unread(case)) is not None:
         return unread
     reading, mean = case.s[name], case.s[clause.metric]
-    value, exact = _value(reading, mean, clause.bound)
+    value, exact = value_of(reading, mean), _exact(reading, clause.bound)
     if reading.bound == "≥" and value < clause.bound:
         return asked.cant_tell(case, f"{name} is only known to be ≥ {value:g} s", (name,),
-                               "judge it with `tuner bench`: the histogram ends there")  # fmt: skip
+                               BEYOND)  # fmt: skip
     inclusive = clause.op in ("<=", "≤")
     missed = value > clause.bound if inclusive else value >= clause.bound
-    state = State.OK
+    state, few = State.OK, asked.few(case) if missed else ""
     if missed:
-        far = value >= clause.bound * case.t("slo_critical")
+        far = value >= clause.bound * case.t("slo_critical") and not few
         state = State.CRITICAL if far else State.WARNING
-    said = f"{name} {reading.bound}{seconds(value)}, SLO {clause}"
+    said = f"{name} {_shown(reading, value)}, SLO {clause}"
     node = replace(asked.blank(case, state, said), value=value, threshold=clause.bound,
-                   comparison=">" if inclusive else "≥")  # fmt: skip
-    return Check(node, exact)
+                   comparison=">" if inclusive else "≥", evidence=too_few(few))  # fmt: skip
+    return Check(node, exact, guess=bool(few))
 
 
-def _value(reading: Reading, mean: Reading, slo_bound: float) -> tuple[float, bool]:
-    """(value, whether the histogram shows on which side of the SLO's bound it lies).
-
-    Below the first bucket the mean says more than the bucket's bound. Inside a bucket that the
-    SLO's bound divides, a quantile is a guess.
-    """
+def _exact(reading: Reading, slo_bound: float) -> bool:
+    """Whether the histogram shows on which side of the SLO's bound a quantile lies: inside a bucket
+    that the bound divides it is a guess."""
     low, high = reading.bucket or (slo_bound, slo_bound)
-    value = reading.value if reading.value is not None else math.nan
-    if reading.bound == "≤" and mean.ok and mean.value is not None:
-        return min(value, mean.value), False
-    return value, not reading.bound and not low < slo_bound < high
+    return not reading.bound and not low < slo_bound < high
+
+
+def _shown(reading: Reading, value: float) -> str:
+    """A quantile below the first bucket is known by that bucket's bound, and judged by the mean."""
+    told = f"{reading.bound}{seconds(reading.value or 0.0)}"
+    return f"{told} (mean {seconds(value)})" if value != reading.value else told
 
 
 def gate(parent: Check, leaf: Check) -> Check:
