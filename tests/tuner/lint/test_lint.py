@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.serve.harness import running
 from tuner.cli.main import main
-from tuner.diagnosis.registry import BREAKDOWNS, SPECS
-from tuner.lint.catalogue import Catalogue, of_exposition, of_tables, with_recorded
+from tuner.lint.catalogue import of_exposition, of_tables
 from tuner.lint.checks import lint
-from tuner.lint.files import read_file
 from tuner.lint.model import Query
 
 ROOT = Path(__file__).parents[3]
@@ -262,37 +259,3 @@ def test_real_expositions_name_nothing_the_table_lacks() -> None:
 
 def test_our_own_files_are_sound() -> None:
     assert main(["lint", *map(str, OURS), "--scrape-interval", "5"]) == 0
-
-
-@pytest.fixture(scope="module")
-def live() -> Catalogue:
-    """What a live engine exports now."""
-    from storage.sources import scrape_once
-
-    with running() as server:
-        return of_exposition(scrape_once(server.url), server.url)
-
-
-def test_our_dashboards_and_rules_against_a_live_engine(live: Catalogue) -> None:
-    queries, recorded = [], set()
-    for path in OURS:
-        found_here, made = read_file(str(path))
-        queries += found_here
-        recorded |= made
-    assert [f.text for f in lint(queries, with_recorded(live, recorded), 5.0)] == []
-
-
-def test_every_signal_is_exported_live_or_says_how_to_get_it(live: Catalogue) -> None:
-    """Of the signals that our engine does not have, each names what an operator does about it."""
-    for spec in (*SPECS, *BREAKDOWNS):
-        exported = any(n in live.samples or f"{n}_bucket" in live.samples for n in spec.vllm)
-        assert exported or spec.how_to_get, spec.name
-
-
-def test_every_name_of_a_signal_is_known_or_a_known_old_one() -> None:
-    tables = of_tables()
-    for spec in (*SPECS, *BREAKDOWNS):
-        for name in (*spec.vllm, *spec.sglang):
-            known = name in tables.samples or f"{name}_bucket" in tables.samples
-            old = tables.instead(name) in tables.samples | tables.kinds.keys()
-            assert known or old or not tables.judges(name), f"{spec.name}: {name}"
