@@ -251,13 +251,10 @@ def test_promtool_accepts_what_is_deployed() -> None:
     assert config.returncode == 0, config.stdout + config.stderr
 
 
-def test_the_dashboard_names_units_and_keeps_old_names_behind_or(tmp_path: Path) -> None:
+def test_the_dashboard_keeps_old_names_behind_or(tmp_path: Path) -> None:
     board = tmp_path / "d.json"
     made_at(tmp_path, "--slo", "ttft_p95<500ms", "--grafana", str(board))
     panels = [p for p in json.loads(board.read_text())["panels"] if p["type"] != "row"]
-    units = {p["title"]: p["fieldConfig"]["defaults"]["unit"] for p in panels}
-    assert units["TTFT"] == "s"
-    assert units["KV cache used"] == "percentunit"
     itl = next(p for p in panels if p["title"] == "Inter-token latency")
     assert " or " in itl["targets"][0]["expr"]
     assert len({p["id"] for p in panels}) == len(panels)
