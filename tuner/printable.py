@@ -1,4 +1,4 @@
-"""What a server said, fit for a line of a terminal or a report.
+"""What a server said or a user gave, fit for a line of a terminal or a report.
 
 Invariant: the result has no control characters: no server and no file writes to the terminal of
 whoever measures it.
@@ -7,6 +7,8 @@ whoever measures it.
 from __future__ import annotations
 
 MAX_CHARS = 300
+MAX_VALUE_CHARS = 60
+"""Of what a user gave, inside a sentence about it."""
 
 
 def shown(text: str) -> str:
@@ -17,3 +19,8 @@ def shown(text: str) -> str:
 def one_line(text: str, most: int = MAX_CHARS) -> str:
     """One bounded line."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:most]
+
+
+def shortened(text: str, most: int = MAX_VALUE_CHARS) -> str:
+    """At most so many characters, an ellipsis for the rest."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

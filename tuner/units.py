@@ -6,6 +6,7 @@ import math
 import re
 
 from tuner.errors import UserError
+from tuner.printable import shortened
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*$", re.IGNORECASE)
 LEAST_SHARE = 1e-5
@@ -21,10 +22,12 @@ def parse_duration_s(text: str, flag: str, *, zero_allowed: bool = False) -> flo
     """`30s`, `1.5m`, `2h` in seconds. Raises UserError naming the flag."""
     found = _DURATION.match(text)
     if found is None:
-        raise UserError(f"{flag} {text!r} is no duration; write for example 30s, 5m or 1h")
+        raise UserError(
+            f"{flag} {shortened(text)!r} is no duration; write for example 30s, 5m or 1h"
+        )
     seconds = float(found.group(1)) * _SECONDS[found.group(2).lower()]
     if seconds < 0 or (seconds == 0 and not zero_allowed) or seconds > 7 * 86_400:
-        raise UserError(f"{flag} {text!r} must be more than 0 and at most a week")
+        raise UserError(f"{flag} {shortened(text)!r} must be more than 0 and at most a week")
     return seconds
 
 
@@ -52,6 +55,11 @@ def digits(value: float) -> str:
     if 0 < abs(value) < LEAST_NUMBER:
         return f"< {LEAST_NUMBER:g}" if value > 0 else f"> -{LEAST_NUMBER:g}"
     return f"{value:.3g}"
+
+
+def signed_digits(value: float) -> str:
+    """The same of a difference, with its sign: +0.5, -12, 0."""
+    return f"+{digits(value)}" if value >= LEAST_NUMBER else digits(value)
 
 
 def count_text(count: int, noun: str) -> str:

@@ -13,6 +13,9 @@ from typing import Any
 
 from tuner.workload.columns import Roles, value_at
 
+NO_TEXT = {sign + word for sign in ("", "+", "-") for word in ("inf", "infinity", "nan")}
+"""Cells that a table of numbers leaves where it had none: never a prompt."""
+
 CHARS_PER_TOKEN = 4
 """Of English text, about; only for sizes that no one has counted, and shown as estimates."""
 
@@ -97,6 +100,8 @@ def dialog_of(row: Mapping[str, Any], roles: Roles) -> Dialog:
         text = value_at(row, roles.text) if roles.text else None
         if not isinstance(text, str) or not text:
             raise NotADialogError("the prompt is empty or no text")
+        if text.strip().lower() in NO_TEXT:
+            raise NotADialogError(f"the prompt is {text.strip()!r}: neither text nor tokens")
         messages, sharegpt = [{"role": "user", "content": text}], False
     system = value_at(row, roles.system) if roles.system else None
     if isinstance(system, str) and system:

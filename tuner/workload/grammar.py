@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 from tuner.errors import UserError
+from tuner.printable import shortened
 from tuner.workload.arrivals import Arrivals, Kind
 from tuner.workload.columns import PER_SECOND, Named, Unit
 from tuner.workload.lengths import Lengths, parse_lengths
@@ -23,6 +24,7 @@ from tuner.workload.think import NO_PAUSE, parse_think
 from tuner.workload.writing import parse_file_name, split_outside, unquoted
 
 DEFAULT = "prompt=256,output=64,concurrency=16"
+_HOW = f"write {DEFAULT!r} or a preset ({', '.join(PRESETS)}) with concurrency= or rate="
 SLOWEST_RATE = 1e-3
 MAX_TURNS = 1_000
 MAX_SKEW = 10.0
@@ -66,15 +68,15 @@ _APART = (("file", "trace"), ("concurrency", "rate"), ("speed", "rate"), ("speed
 
 def parse_workload(text: str | None) -> Workload:
     """The workload of a --workload text; None is the default. Raises UserError."""
-    values = _values(text or DEFAULT)
+    text = DEFAULT if text is None else text
+    if not text.strip():
+        raise UserError(f"--workload is empty: {_HOW}")
+    values = _values(text)
     _check_company(values)
     source = _source(values)
     if source is None and ("prompt" not in values or "output" not in values):
         missing = "prompt" if "prompt" not in values else "output"
-        raise UserError(
-            f"--workload {text!r}: {missing}= is missing; write {DEFAULT!r} or a preset "
-            f"({', '.join(PRESETS)}) with concurrency= or rate="
-        )
+        raise UserError(f"--workload {shortened(text)!r}: {missing}= is missing; {_HOW}")
     requests = int(_number(values, "requests", 0, at_least=1, whole=True)) or None
     workload = Workload(
         prompt=_lengths(values, "prompt", source),
@@ -102,16 +104,16 @@ def _values(text: str) -> dict[str, str]:
         key = key.strip().lower()
         if not equals and key in PRESETS:
             if preset:
-                raise UserError(f"--workload {text!r}: two presets; give one")
+                raise UserError(f"--workload {shortened(text)!r}: two presets; give one")
             preset = _values(PRESETS[key])
         elif equals and key in KEYS:
             if not value.strip():
                 raise UserError(f"--workload: {key}= has no value")
             if key in values:
-                raise UserError(f"--workload {text!r}: {key}= is given twice")
+                raise UserError(f"--workload {shortened(text)!r}: {key}= is given twice")
             values[key] = value.strip()
         else:
-            raise UserError(f"--workload: {part!r} is not understood{_hint(part)}")
+            raise UserError(f"--workload: {shortened(part)!r} is not understood{_hint(part)}")
     for one, other in _APART:
         for mine, theirs in ((one, other), (other, one)):
             if mine in values:
@@ -142,7 +144,7 @@ def _source(values: dict[str, str]) -> Source | None:
         return None
     unit = values.get("time_unit", "")
     if unit and unit not in PER_SECOND:
-        raise UserError(f"--workload: time_unit={unit}; known: {', '.join(PER_SECOND)}")
+        raise UserError(f"--workload: time_unit={shortened(unit)}; known: {', '.join(PER_SECOND)}")
     named = Named(
         unquoted(values.get("prompt_column", "")),
         unquoted(values.get("output_column", "")),
@@ -151,7 +153,7 @@ def _source(values: dict[str, str]) -> Source | None:
     )
     order = values.get("order", "random" if kind == "file" else "file")
     if order not in ("random", "file"):
-        raise UserError(f"--workload: order={order}; known: random, file")
+        raise UserError(f"--workload: order={shortened(order)}; known: random, file")
     if kind == "trace" and order == "random" and not {"rate", "concurrency"} & values.keys():
         raise UserError("--workload: order=random would tear a trace from its times; give rate=")
     return open_source(
@@ -197,7 +199,8 @@ def _turns(values: dict[str, str]) -> Lengths:
         return ONE_TURN
     turns = parse_lengths(values["turns"], "turns")
     if turns.mean > MAX_TURNS:
-        raise UserError(f"--workload: turns={values['turns']}: at most {MAX_TURNS} on average")
+        given = shortened(values["turns"])
+        raise UserError(f"--workload: turns={given}: at most {MAX_TURNS} on average")
     return turns
 
 
@@ -210,7 +213,7 @@ def _arrivals(values: dict[str, str], source: Source | None, requests: int | Non
         return _levels(values.get("concurrency", "16"), "concurrency", "concurrency", 1.0)
     kind = values.get("arrivals", "gamma" if "burstiness" in values else "poisson")
     if kind not in ("constant", "poisson", "gamma"):
-        raise UserError(f"--workload: arrivals={kind}; known: constant, poisson, gamma")
+        raise UserError(f"--workload: arrivals={shortened(kind)}; known: constant, poisson, gamma")
     burstiness = _number(values, "burstiness", 1, at_least=1e-2)
     if values["rate"].lower() in ("inf", "infinity"):
         if requests is None:
@@ -242,11 +245,11 @@ def _number(
     try:
         number = float(text)
     except ValueError:
-        raise UserError(f"--workload: {key}={text} is no number") from None
+        raise UserError(f"--workload: {key}={shortened(text)} is no number") from None
     if not at_least <= number <= at_most or math.isnan(number) or (whole and number % 1):
         kind = "a whole number" if whole else "a number"
         raise UserError(
-            f"--workload: {key}={text} must be {kind} of at least {at_least:g} and at most "
-            f"{at_most:.0f}"
+            f"--workload: {key}={shortened(text)} must be {kind} of at least {at_least:g} and at "
+            f"most {at_most:.0f}"
         )
     return number

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UserError
+from tuner.printable import shortened
 from tuner.workload.columns import Named
 from tuner.workload.read import read_recording
 from tuner.workload.writing import FileName, parse_file_name, plain, quoted, split_outside, unquoted
@@ -99,47 +100,48 @@ class Lengths:
 def parse_lengths(text: str, what: str) -> Lengths:
     """`256`, `128..512`, `normal(256,40)`, … as FORMS has them. Raises UserError."""
     text = text.strip()
+    where = f"--workload: {what}={shortened(text)}"
     if found := _FROM_FILE.match(text):
         return _empirical(found.group(1), what)
     if found := _QUANTILES.match(text):
-        return _quantiles(found.group(1), text, what)
+        return _quantiles(found.group(1), where)
     if text.isascii() and text.isdecimal():
         lengths = Lengths("fixed", float(text))
     elif found := _RANGE.match(text):
         lengths = Lengths("uniform", float(found.group(1)), float(found.group(2)))
         if lengths.a > lengths.b:
-            raise UserError(f"--workload: {what}={text} runs backwards; write LOW..HIGH")
+            raise UserError(f"{where} runs backwards; write LOW..HIGH")
     elif found := _CALL.match(text):
         kind: Kind = "normal" if found.group(1) == "normal" else "lognormal"
         lengths = Lengths(kind, float(found.group(2)), float(found.group(3)))
     else:
-        raise UserError(f"--workload: {what}={text} is no length; write {FORMS}")
-    _check(lengths, text, what)
+        raise UserError(f"{where} is no length; write {FORMS}")
+    _check(lengths, where)
     return lengths
 
 
-def _check(lengths: Lengths, text: str, what: str) -> None:
+def _check(lengths: Lengths, where: str) -> None:
     largest = {"uniform": lengths.b, "normal": lengths.a + lengths.b}.get(lengths.kind, lengths.a)
     if lengths.a < 1 or largest > MAX_TOKENS:
-        raise UserError(f"--workload: {what}={text}: lengths are 1 to {MAX_TOKENS} tokens")
+        raise UserError(f"{where}: lengths are 1 to {MAX_TOKENS} tokens")
     if lengths.kind == "lognormal" and (lengths.b > MAX_SIGMA or lengths.mean > MAX_TOKENS):
         raise UserError(
-            f"--workload: {what}={text} spreads too far; sigma is at most {MAX_SIGMA:g} and the "
+            f"{where} spreads too far; sigma is at most {MAX_SIGMA:g} and the "
             f"mean length at most {MAX_TOKENS} tokens"
         )
 
 
-def _quantiles(inner: str, text: str, what: str) -> Lengths:
+def _quantiles(inner: str, where: str) -> Lengths:
     found = [_POINT.match(point) for point in inner.split(",")]
     points = tuple((float(p.group(1)), float(p.group(2))) for p in found if p)
     rising = all(low[0] < high[0] and low[1] <= high[1] for low, high in pairwise(points))
     if not all(found) or not rising or points[0][0] != 0 or points[-1][0] != 100:
         raise UserError(
-            f"--workload: {what}={text}: write rising points PERCENT:TOKENS from 0 to 100, for "
+            f"{where}: write rising points PERCENT:TOKENS from 0 to 100, for "
             "example quantiles(0:10,50:200,95:700,100:900)"
         )
     if points[-1][1] > MAX_TOKENS or points[-1][1] < 1:
-        raise UserError(f"--workload: {what}={text}: lengths are 1 to {MAX_TOKENS} tokens")
+        raise UserError(f"{where}: lengths are 1 to {MAX_TOKENS} tokens")
     mean = sum((high[0] - low[0]) / 100 * (low[1] + high[1]) / 2 for low, high in pairwise(points))
     return Lengths("quantiles", max(1.0, mean), points=points)
 
@@ -148,7 +150,9 @@ def _empirical(inner: str, what: str) -> Lengths:
     """`FILE` or `FILE,COLUMN`; without a column the file's own one of that meaning."""
     name, *rest = split_outside(inner)
     if len(rest) > 1:
-        raise UserError(f"--workload: {what}=empirical({inner}): write empirical(FILE,COLUMN)")
+        raise UserError(
+            f"--workload: {what}=empirical({shortened(inner)}): write empirical(FILE,COLUMN)"
+        )
     column = unquoted(rest[0]) if rest else ""
     file = parse_file_name(name, what)
     is_output = what == "output"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UserError
+from tuner.printable import shortened
 from tuner.units import parse_duration_s
 from tuner.workload.writing import plain
 
@@ -112,40 +113,40 @@ class Profile:
 def parse_profile(text: str, what: str, *, whole: bool, at_least: float) -> Profile:
     """One level or several. Raises UserError. whole: clients; at_least: the smallest level that
     counts as one (a step of 0 between others is a pause, for rates)."""
+    where = f"--workload: {what}={shortened(text)}"
     pieces = text.split("/")
     segments = []
     for place, piece in enumerate(pieces):
         levels, at, duration = piece.strip().partition("@")
         if not at and place < len(pieces) - 1:
             raise UserError(
-                f"--workload: {what}={text}: only the last step may be without a duration; write "
+                f"{where}: only the last step may be without a duration; write "
                 f"for example {what}=2@30s/8@60s"
             )
         low, dots, high = levels.partition("..")
         pause = not whole and len(pieces) > 1 and not dots
-        first = _level(low, what, text, whole, 0.0 if pause else at_least)
-        second = _level(high, what, text, whole, at_least) if dots else first
-        length_s = parse_duration_s(duration, f"--workload: {what}={text}:") if at else None
+        first = _level(low, what, where, whole, 0.0 if pause else at_least)
+        second = _level(high, what, where, whole, at_least) if dots else first
+        length_s = parse_duration_s(duration, f"{where}:") if at else None
         segments.append(Segment(first, second, length_s))
     profile = Profile(tuple(segments))
     if profile.peak < at_least:
-        raise UserError(f"--workload: {what}={text} never sends anything")
+        raise UserError(f"{where} never sends anything")
     return profile
 
 
-def _level(text: str, what: str, whole_text: str, whole: bool, at_least: float) -> float:
+def _level(text: str, what: str, where: str, whole: bool, at_least: float) -> float:
     try:
         number = float(text)
     except ValueError:
         raise UserError(
-            f"--workload: {what}={whole_text}: {text!r} is no number; write for example {what}=4, "
+            f"{where}: {shortened(text)!r} is no number; write for example {what}=4, "
             f"{what}=1..10 or {what}=2@30s/8@60s"
         ) from None
     if not at_least <= number < MAX_LEVEL or (whole and number != int(number)):
         kind = "a whole number" if whole else "a number"
         raise UserError(
-            f"--workload: {what}={whole_text} must be {kind} of at least {at_least:g}"
-            f" and less than {MAX_LEVEL:.0f}"
+            f"{where} must be {kind} of at least {at_least:g} and less than {MAX_LEVEL:.0f}"
         )
     return number
 

@@ -9,6 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from datetime import MAXYEAR, MINYEAR
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 MAX_CELL_CHARS = 16 << 20
 _DELIMITERS = ",;\t"
 _SAW = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
+_CELLS: dict[str, Any] = {
+    "skip_blank_lines": False, "encoding": "utf-8-sig", "keep_default_na": False, "na_values": [""],
+}  # fmt: skip
+"""How pandas reads: lines keep their numbers, and only an empty cell is a missing one, no `nan`."""
 
 
 def csv_rows(handle: io.BufferedReader[Any], path: str, named: Named) -> Rows:
@@ -115,9 +120,7 @@ def _number_rows(handle: io.BufferedReader[Any], path: str, roles: Roles, delimi
 
     wanted = {role: way[0] for role in _NUMBERS if (way := getattr(roles, role)) is not None}
     try:
-        table = pd.read_csv(
-            handle, sep=delimiter, skip_blank_lines=False, low_memory=False, encoding="utf-8-sig"
-        )
+        table = pd.read_csv(handle, sep=delimiter, low_memory=False, **_CELLS)
     except pd.errors.ParserError as fault:
         if found := _SAW.search(str(fault)):
             cells, line, saw = (int(group) for group in found.groups())
@@ -157,7 +160,8 @@ def _times(column: pd.Series[Any], roles: Roles, path: str) -> Floats:
         _refuse(column, ~(np.abs(numbers) <= LATEST_TIME), path, "is no time")
         return np.asarray(numbers * seconds_per_unit(roles.unit, float(numbers.max())))
     dates = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True)
-    _refuse(column, dates.isna().to_numpy(), path, "is no time")
+    known = dates.dt.year.between(MINYEAR, MAXYEAR)  # those of datetime, as in JSON
+    _refuse(column, ~known.to_numpy(), path, "is no time")
     return np.asarray((dates - dates.min()).dt.total_seconds(), dtype=np.float64)
 
 
@@ -172,9 +176,7 @@ def _refuse(column: pd.Series[Any], bad: np.ndarray[Any, Any], path: str, why: s
 def _one_column(handle: io.BufferedReader[Any], path: str) -> Rows:
     import pandas as pd
 
-    column = pd.read_csv(
-        handle, header=None, names=["length"], skip_blank_lines=False, encoding="utf-8-sig"
-    )["length"].dropna()
+    column = pd.read_csv(handle, header=None, names=["length"], **_CELLS)["length"].dropna()
     column.index = column.index - 1  # there is no line of names
     lengths = _counts(column, path)
     return Rows(len(lengths), "one number a line", prompt_tokens=lengths, output_tokens=lengths)

@@ -143,11 +143,15 @@ def _access_log(path: str) -> Log:
 
 
 def _time_of(line: str) -> float | None:
-    if found := _CLF_TIME.search(line):
-        return datetime.strptime(found.group(1), "%d/%b/%Y:%H:%M:%S %z").timestamp()
-    if found := _ISO_TIME.search(line):
-        at = datetime.fromisoformat(found.group())
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    """None where the line has no time, or one that no calendar has."""
+    try:
+        if found := _CLF_TIME.search(line):
+            return datetime.strptime(found.group(1), "%d/%b/%Y:%H:%M:%S %z").timestamp()
+        if found := _ISO_TIME.search(line):
+            at = datetime.fromisoformat(found.group())
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except ValueError:
+        return None
     return None
 
 

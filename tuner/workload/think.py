@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tuner.errors import UserError
+from tuner.printable import shortened
 from tuner.units import parse_duration_s
 from tuner.workload.writing import plain
 
@@ -50,23 +51,22 @@ def parse_think(text: str) -> Think:
     """`2s`, `1s..10s`, `exponential(5s)`, `lognormal(5s,0.8)`. Raises UserError."""
     text = text.strip()
     flag = "--workload: think="
+    where = f"{flag}{shortened(text)}"
     if found := _CALL.match(text):
         first_s = parse_duration_s(found.group(2), flag)
         if found.group(1) == "exponential" and found.group(3) is None:
             return Think("exponential", first_s)
         if found.group(1) == "lognormal" and found.group(3) is not None:
             if (sigma := float(found.group(3))) > MAX_SIGMA:
-                raise UserError(f"{flag}{text} spreads too far; sigma is at most {MAX_SIGMA:g}")
+                raise UserError(f"{where} spreads too far; sigma is at most {MAX_SIGMA:g}")
             return Think("lognormal", first_s, sigma)
     elif ".." in text:
         low, _, high = text.partition("..")
         low_s = parse_duration_s(low, flag, zero_allowed=True)
         high_s = parse_duration_s(high, flag)
         if low_s > high_s:
-            raise UserError(f"{flag}{text} runs backwards; write SHORT..LONG")
+            raise UserError(f"{where} runs backwards; write SHORT..LONG")
         return Think("uniform", low_s, high_s)
     elif "(" not in text:
         return Think("fixed", parse_duration_s(text, flag, zero_allowed=True))
-    raise UserError(
-        f"{flag}{text} is no pause; write 2s, 1s..10s, exponential(5s) or lognormal(5s,0.8)"
-    )
+    raise UserError(f"{where} is no pause; write 2s, 1s..10s, exponential(5s) or lognormal(5s,0.8)")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuner.errors import UserError
+from tuner.printable import shortened
 
 HASH_DIGITS = 16
 _HASHED = re.compile(r"(.*)#sha256=([0-9a-f]{8,64})$", re.DOTALL)
@@ -73,5 +74,7 @@ def parse_file_name(text: str, what: str) -> FileName:
     found = _HASHED.match(name)
     path, sha256 = (found.group(1), found.group(2)) if found else (name, "")
     if not path or '"' in path:
-        raise UserError(f"--workload: {what}={text} is no path; a path may hold no double quote")
+        raise UserError(
+            f"--workload: {what}={shortened(text)} is no path; a path may hold no double quote"
+        )
     return FileName(path, sha256)
