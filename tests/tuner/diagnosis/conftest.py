@@ -28,13 +28,21 @@ def engine(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="package")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Program]]:
-    """Two engines alike, of a model slow enough that a long prompt takes about a second."""
-    from tests.tuner.diagnosis.real_engine import FLAGS, SLOWER, model_folder
+def slower_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.tuner.diagnosis.real_engine import SLOWER, model_folder
 
-    model = str(model_folder(tmp_path_factory.mktemp("slower"), **SLOWER))
+    return model_folder(tmp_path_factory.mktemp("slower"), **SLOWER)
+
+
+@pytest.fixture(scope="package")
+def pair(
+    slower_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Program, Program]]:
+    """Two engines alike, of a model slow enough that a long prompt takes about a second."""
+    from tests.tuner.diagnosis.real_engine import FLAGS, LARGE
+
     logs = tmp_path_factory.mktemp("engines")
-    arguments = ("serve", "--model", model, *FLAGS, "--device-memory", "512MiB")
+    arguments = ("serve", "--model", str(slower_model), *FLAGS, *LARGE)
     with (
         running("engine", *arguments, log=logs / "first") as first,
         running("engine", *arguments, log=logs / "second") as second,

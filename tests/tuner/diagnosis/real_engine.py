@@ -14,10 +14,12 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from storage.sources import open_source
+from tests.beside import beside
 from tests.engine.tiny_models import FAMILIES, SIZES, save_folder
 from tests.tuner.diagnosis.contents import Content, folding_tokenizer, fresh
 from tuner.diagnosis import Diagnosis, History, Signals, asked_quantiles, collect, diagnose
@@ -39,6 +41,7 @@ GOOD = {"max_num_seqs": 16, "chunk_size": 4096, "gpu_memory_utilization": 0.9}
 FLAGS = ("--enable-admin", "--num-threads", "1", "--port", "0", "--served-model-name", "tiny",
          "--max-num-seqs", "16", "--chunk-size", "4096")  # fmt: skip
 SMALL = ("--device-memory", "128MiB", "--no-enable-prefix-caching")
+LARGE = ("--device-memory", "512MiB")
 SLOWER: dict[str, Any] = {
     "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 8,
     "initializer_range": 0.05,
@@ -91,9 +94,12 @@ def utilization_of(url: str, kv_blocks: int) -> float:
 
 @dataclass
 class Load:
-    """clients in a closed loop; pause_s between a client's requests; url may change meanwhile.
+    """clients in a closed loop; pause_s between a client's requests. url, output_tokens, patience_s
+    may change meanwhile.
 
-    finished: answers so far; faults: what went wrong, to be looked at when the load ends.
+    asks: of a request, in place of the usual. patience_s: a client that waits longer goes away.
+    comes_back: refused, or tired of waiting, it asks for something else after its pause. finished:
+    answers so far; faults: what went wrong, to be looked at when the load ends.
     """
 
     url: str
@@ -102,39 +108,32 @@ class Load:
     output_tokens: int
     pause_s: float = 0.0
     content: Content = fresh
+    asks: dict[str, Any] = field(default_factory=dict)
+    patience_s: float = LIMIT_S
+    comes_back: bool = False
     finished: int = 0
     faults: list[str] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
 
-    def client(self, number: int) -> None:
+    def client(self, number: int, stop: threading.Event) -> None:
         chance = random.Random(number)
-        while not self._stop.is_set():
+        while not stop.is_set():
             prompt = self.content(chance, self.prompt_tokens)
             body = {"model": "tiny", "prompt": prompt, "max_tokens": self.output_tokens,
-                    "ignore_eos": True, "temperature": 0}  # fmt: skip
+                    "ignore_eos": True, "temperature": 0, **self.asks}  # fmt: skip
             try:
-                post(f"{self.url}/v1/completions", body)
+                post(f"{self.url}/v1/completions", body, self.patience_s)
+                self.finished += 1
             except OSError as fault:
-                self.faults.append(str(fault))
-                return
-            self.finished += 1
-            self._stop.wait(self.pause_s)
+                if not self.comes_back:
+                    self.faults.append(str(fault))
+                    return
+            stop.wait(self.pause_s)
 
     @contextlib.contextmanager
     def offered(self) -> Iterator[Load]:
-        threads = [
-            threading.Thread(target=self.client, args=(n,), daemon=True)
-            for n in range(self.clients)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
+        with beside(*(partial(self.client, number) for number in range(self.clients))):
             yield self
-        finally:
-            self._stop.set()
-            for thread in threads:
-                thread.join(LIMIT_S)
-            assert self.faults == []
+        assert self.faults == []
 
 
 class Watch:

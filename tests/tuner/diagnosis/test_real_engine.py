@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.beside import beside
 from tests.servers import running
 from tests.tuner.diagnosis.real_engine import (
     FLAGS,
@@ -52,6 +54,7 @@ PLANTED = (
     Planted("3a.seq_cap", "ttft_p95<500ms", 12, 40, 300, {"max_num_seqs": 1}, "max_num_seqs up"),
     Planted("3a.kv", "ttft_p95<500ms", 16, 300, 1200, {"gpu_memory_utilization": 0.0},
             "gpu_memory_utilization up"),
+    Planted("3a.token_budget", "ttft_p95<500ms", 12, 600, 1, {"chunk_size": 16}, "chunk_size up"),
 )  # fmt: skip
 
 
@@ -95,17 +98,11 @@ def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
     own = ("--max-num-seqs", "2", "--max-num-seqs-limit", "2", "--chunk-size", "256")
     arguments = ("serve", "--model", str(small_model), *FLAGS, *SMALL, *own)
     soon = Thresholds({"overload_growth_s": 10.0})
-    with running("engine", *arguments, log=tmp_path / "log") as program:
-        stop = threading.Event()
-        crowd = threading.Thread(target=arriving, args=(program.url, stop), daemon=True)
-        crowd.start()
-        try:
-            found = look(
-                program.url, ["ttft_p95<500ms"], lambda f: named_first("3a.overload", f), soon
-            )
-        finally:
-            stop.set()
-            crowd.join(20)
+    with (
+        running("engine", *arguments, log=tmp_path / "log") as program,
+        beside(partial(arriving, program.url)),
+    ):
+        found = look(program.url, ["ttft_p95<500ms"], lambda f: named_first("3a.overload", f), soon)
     assert named_first("3a.overload", found), found.headline
     assert found.node("3a.seq_cap").symptom_of == "3a.overload"
     assert found.node("3a.overload").levers
@@ -114,4 +111,5 @@ def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
 def arriving(url: str, stop: threading.Event) -> None:
     """Ten new clients a second, each of which stays."""
     while not stop.wait(0.1):
-        threading.Thread(target=Load(url, 1, 40, 1000).client, args=(0,), daemon=True).start()
+        stays = Load(url, 1, 40, 1000).client
+        threading.Thread(target=stays, args=(0, stop), daemon=True).start()

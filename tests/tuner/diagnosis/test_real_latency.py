@@ -5,27 +5,36 @@ load without the cause has no such finding.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.servers import Program
+from tests.servers import Program, running
 from tests.tuner.diagnosis.contents import about, unbroken_ids, unbroken_text
 from tests.tuner.diagnosis.real_engine import (
+    FLAGS,
     GOOD,
+    LARGE,
     Load,
     Watch,
     calm,
     levers,
     look,
     named_alone,
+    named_first,
     turn,
     utilization_of,
 )
 from tuner.diagnosis import Diagnosis
+from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo import parse_slos
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 Pair = tuple[Program, Program]
+
+STEADY = Thresholds({"itl_ratio_warning": 4.0})
+"""On a busy machine one gap in a hundred takes twice as long by itself."""
 
 
 def test_more_documents_than_the_pool_holds_are_a_thrashing_cache(pair: Pair) -> None:
@@ -94,3 +103,38 @@ def test_text_that_takes_long_to_tokenize_is_the_front_ends(pair: Pair) -> None:
     with Load(url, 3, 1000, 1, content=unbroken_ids).offered():
         well = look(url, [slo], lambda found: calm(found, "3"))
     assert calm(well, "3"), well.headline
+
+
+def test_prompts_in_every_step_raise_the_usual_gap(pair: Pair) -> None:
+    """A prompt of about a step's tokens in each of them: every gap is as long, so that no ratio
+    shows it."""
+    url, slo = pair[0].url, "itl_p95<120ms"
+    turn(url, **GOOD | {"chunk_size": 1024})
+    with Load(url, 6, 20, 60).offered(), Load(url, 4, 1000, 1).offered():
+        ill = look(url, [slo], lambda found: named_alone("4.mixed", found), STEADY)
+        assert named_alone("4.mixed", ill), ill.headline
+        assert levers(ill, "4.mixed") == ["chunk_size down", "more replicas"]
+        turn(url, chunk_size=32)
+        well = look(url, [slo], lambda found: calm(found, "4"), STEADY)
+    assert calm(well, "4"), well.headline
+
+
+def test_documents_that_are_read_anew_each_time_ask_for_the_prefix_cache(
+    pair: Pair, slower_model: Path, tmp_path: Path
+) -> None:
+    """The setting is of the start: an engine without the cache, then one that is alike and has
+    it."""
+    arguments = ("serve", "--model", str(slower_model), *FLAGS, *LARGE)
+    off, slo = "--no-enable-prefix-caching", "ttft_p95<400ms"
+    turn(pair[0].url, **GOOD)
+    with (
+        running("engine", *arguments, off, log=tmp_path / "log") as program,
+        Load(program.url, 1, 3000, 1, content=about(2)).offered() as load,
+    ):
+        ill = look(program.url, [slo], lambda found: named_first("3b.cache_off", found))
+        assert named_first("3b.cache_off", ill), ill.headline
+        assert levers(ill, "3b.cache_off") == ["enable_prefix_caching on"]
+        load.url = pair[0].url
+        well = look(load.url, [slo], lambda found: calm(found, "3"))
+    assert calm(well, "3"), well.headline
+    assert "prefix caching is on" in well.node("3b.cache_off").summary
