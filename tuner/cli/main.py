@@ -7,18 +7,18 @@ building the parser imports nothing heavy; a command imports what it needs insid
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import keyword
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from types import FrameType
 from typing import ClassVar, NoReturn, Protocol, cast
 
+from tuner import interrupts
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
 from tuner.cli.config_file import add_config_options, with_config
 from tuner.errors import UserError
@@ -36,9 +36,9 @@ EPILOG = """\
 An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
   tuner optimize --url http://127.0.0.1:8000 --slo "ttft_p95<500ms"
 
-exit codes: 0 done · 1 done, but the answer is no (an SLO is not met, diagnose finds a fault)
+exit codes: 0 done · 1 done, but the answer is no (an SLO is not met, diagnose gives a warning)
             2 bad input, one sentence on stderr · 3 a fault of the tuner itself, with its traceback
-            130 interrupted, what was measured is kept
+            4 diagnose finds something critical · 130 interrupted, what was measured is kept
 """
 
 
@@ -67,14 +67,33 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code (argparse itself exits for --help and bad flags)."""
-    parser, commands = _build_parser()
+    """Run one command; returns the exit code (argparse itself exits for --help and bad flags).
+
+    Without argv the whole process is this command's: signals are its own until the process ends.
+    """
+    if argv is not None:
+        with interrupts.handled_by(interrupts.interrupt):
+            return _main(argv)
+    interrupts.own_process()
+    exit_code = _main(sys.argv[1:])
+    if exit_code == EXIT_INTERRUPTED:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        interrupts.end_process(exit_code)
+    return exit_code
+
+
+def _main(argv: Sequence[str]) -> int:
+    interrupts.forget()
     try:
-        words, _Parser.from_file = with_config(sys.argv[1:] if argv is None else argv, commands)
+        parser, commands = _build_parser()
+        words, _Parser.from_file = with_config(argv, commands)
+        args = parser.parse_args(words)
     except UserError as error:
         print(f"tuner: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    args = parser.parse_args(words)
+    except KeyboardInterrupt:
+        return _interrupted()
     command: Command = args.command
     return run_command(command.NAME, command.run, args)
 
@@ -82,13 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_command(
     name: str, run: Callable[[argparse.Namespace], int], args: argparse.Namespace
 ) -> int:
-    """The exit code, every fault told on stderr; SIGTERM unwinds like Ctrl-C meanwhile."""
-    previous = _interrupt_on_sigterm()
+    """The exit code, every fault told on stderr."""
     try:
         return run(args)
     except KeyboardInterrupt:
-        print("tuner: interrupted", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         # The reader (`| head`) has seen enough; keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -99,9 +116,11 @@ def run_command(
             return EXIT_FAULT  # Python's own 1 would read as "the answer is no"
         print(f"tuner {name}: {shown(str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    finally:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupted() -> int:
+    print("tuner: interrupted", file=sys.stderr)
+    return EXIT_INTERRUPTED
 
 
 def _build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -144,16 +163,3 @@ def _is_users_fault(error: Exception) -> bool:
     # Looked up, not imported: a command that never opened a database must not pay for SQLAlchemy.
     faults = sys.modules.get("storage.errors")
     return faults is not None and isinstance(error, faults.StorageError)
-
-
-def _interrupt_on_sigterm() -> signal.Handlers | None:
-    """SIGTERM unwinds like Ctrl-C, so that a tuned server gets its configuration back."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        previous = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread: signals stay the caller's business
-        return None
-    return cast(signal.Handlers, previous if previous is not None else signal.SIG_DFL)

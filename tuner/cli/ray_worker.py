@@ -12,6 +12,7 @@ import json
 import sys
 from typing import Any
 
+from tuner import interrupts
 from tuner.cli.main import run_command
 from tuner.cli.optimize import NAME
 
@@ -29,6 +30,7 @@ def order_of(args: argparse.Namespace, **changed: Any) -> str:
 def main() -> int:
     from tuner.cli.run_optimize import run_sitting
 
+    interrupts.own_process()
     args = argparse.Namespace(**json.load(sys.stdin))
     return run_command(NAME, lambda args: run_sitting(args, joins=True).exit_code, args)
 

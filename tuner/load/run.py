@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from collections.abc import Callable, Coroutine
-from types import FrameType
 from typing import Any
 
 import uvloop
 
+from tuner import interrupts
 from tuner.load.generator import Generator
 from tuner.load.plan import Interrupted, LoadPlan, LoadResult, Tick
 from tuner.load.processes import Coordinator, decide_processes
@@ -36,40 +35,39 @@ def generate(plan: LoadPlan, on_tick: Tick | None = None) -> LoadResult:
     result.processes_why = why
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_until_sigterm(work()))
-    except (KeyboardInterrupt, _TerminatedError):
+            return runner.run(_until_signalled(work()))
+    except (KeyboardInterrupt, _SignalledError):
         result.stopped_early = True
         raise Interrupted(result) from None
 
 
-class _TerminatedError(Exception):
-    """SIGTERM has ended the work."""
+class _SignalledError(Exception):
+    """A signal has ended the work."""
 
 
-async def _until_sigterm(work: Coroutine[Any, Any, LoadResult]) -> LoadResult:
-    """SIGTERM cancels the work, as the Runner lets Ctrl-C do: a handler that raises may be called
-    inside a callback of the event loop, which swallows what is raised there."""
-    before = signal.getsignal(signal.SIGTERM)
+async def _until_signalled(work: Coroutine[Any, Any, LoadResult]) -> LoadResult:
+    """Ctrl-C and SIGTERM cancel the work, where the caller has a handler for them: one that raises
+    may be called inside a callback of the event loop, which reports and swallows what is raised
+    there. Further ones change nothing: the end takes no longer than senders need to stop."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    if (
-        not callable(before)
-        or task is None
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        return await work
+    assert task is not None
     came = False
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def end() -> None:
         nonlocal came
-        came = True
-        loop.call_soon_threadsafe(task.cancel)
+        interrupts.is_repeated()
+        if not came:
+            came = True
+            loop.call_soon_threadsafe(task.cancel)
 
-    signal.signal(signal.SIGTERM, end)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if came:
-            raise _TerminatedError from None
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    caught = [number for number in interrupts.SIGNALS if callable(signal.getsignal(number))]
+    with interrupts.handled_by(end, caught):
+        try:
+            found = await work
+        except asyncio.CancelledError:
+            if not came:
+                raise
+            raise _SignalledError from None
+        if came:  # when the work had just ended
+            raise _SignalledError
+        return found

@@ -1,39 +1,36 @@
 """Ctrl-C and SIGTERM held back while what was measured is brought to safety.
 
-Invariant: inside, the first signal changes nothing but a line on stderr, the second is Ctrl-C; the
-handlers of before are back afterwards. In other threads than the main one nothing changes.
+Invariant: inside, the first signal changes nothing but a line on stderr, and what follows at once
+changes nothing at all; a later one is Ctrl-C. In other threads than the main one nothing changes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
+import math
 import sys
-import threading
+import time
 from collections.abc import Iterator
-from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from tuner import interrupts
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Raises KeyboardInterrupt at the second signal."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came = 0
+    """Raises KeyboardInterrupt at a signal that comes when the line could be read."""
+    told_s = math.inf
 
-    def take(_number: int, _frame: FrameType | None) -> None:
-        nonlocal came
-        came += 1
-        if came > 1:
+    def take() -> None:
+        nonlocal told_s
+        interrupts.is_repeated()
+        if time.monotonic() - told_s >= interrupts.BURST_S:
             raise KeyboardInterrupt
-        print("tuner: keeping what was measured; once more ends it at once", file=sys.stderr)
+        if told_s == math.inf:
+            told_s = time.monotonic()
+            with contextlib.suppress(RuntimeError):  # the signal came amid a write to stderr
+                print(
+                    "tuner: keeping what was measured; once more ends it at once", file=sys.stderr
+                )
 
-    previous = [signal.signal(number, take) for number in SIGNALS]
-    try:
+    with interrupts.handled_by(take):
         yield
-    finally:
-        for number, handler in zip(SIGNALS, previous, strict=True):
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -133,21 +133,23 @@ def measure(
         return summarize(made, slos)
 
     load: LoadResult | None = None
+    interrupted = "interrupted after the load, which was measured whole"
     try:
         with watching(endpoint.base_url, prometheus) as watch:
-            load = generate(plan, tick)
+            try:
+                load = generate(plan, tick)
+            except Interrupted as stopped:
+                load, interrupted = stopped.load, "interrupted"
+                raise
         return made_of(load, watch, ended_why)
-    except Interrupted as stopped:
-        load, ended_why = stopped.load, "interrupted"
     except KeyboardInterrupt:
         if load is None:
             raise
-        ended_why = "interrupted after the load, which was measured whole"
     except LoadBrokenError as broken:
         made = made_of(broken.load, watch, str(broken))
         raise MeasurementBrokenError(str(broken), made) from broken
     with held_back():
-        made = made_of(load, watch, ended_why, wait=False)
+        made = made_of(load, watch, interrupted, wait=False)
     raise MeasurementInterrupted(made)
 
 

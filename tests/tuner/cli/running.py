@@ -15,7 +15,9 @@ from storage import open_database
 ROOT = Path(__file__).parents[3]
 
 
-def start(*words: str, cwd: Path, also: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+def start(
+    *words: str, cwd: Path, also: Mapping[str, str] | None = None, stderr: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """also: variables of its environment beside the usual ones."""
     return subprocess.Popen(
         [sys.executable, "-m", "tuner", *words],
@@ -23,7 +25,7 @@ def start(*words: str, cwd: Path, also: Mapping[str, str] | None = None) -> subp
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | dict(also or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
@@ -37,21 +39,28 @@ def tuner(
 
 
 def stop_when(
-    process: subprocess.Popen[str], reached: Callable[[], bool], number: signal.Signals
+    process: subprocess.Popen[str],
+    reached: Callable[[], bool],
+    number: signal.Signals,
+    *,
+    times: int = 1,
+    apart_s: float = 0.1,
 ) -> tuple[str, str]:
-    """Send the signal once `reached`; the process's output."""
+    """Send the signal once `reached`, so many times while the process lives; its output."""
     deadline_s = time.monotonic() + 90
     while not reached():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
-    process.send_signal(number)
+    for left in reversed(range(times)):
+        process.send_signal(number)
+        time.sleep(apart_s if left else 0)
     return process.communicate(timeout=60)
 
 
-def stored(database: Path, study: str) -> list[str]:
+def stored(database: Path | str, study: str) -> list[str]:
     """Stages of the measurements in the database; empty before there is one."""
-    if not database.exists():
+    if "://" not in str(database) and not Path(database).exists():
         return []
     try:
         with open_database(database, read_only=True) as opened:
