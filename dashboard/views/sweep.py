@@ -13,7 +13,7 @@ from dashboard.views.comparison import OUTCOME_TONES, figure_cell
 from storage import Database, Study
 from tuner.errors import UserError
 from tuner.exchange.bundle import of_database
-from tuner.report.recorded import kind_of
+from tuner.report.recorded import is_sweep
 from tuner.report.sweep import (
     best_text,
     own_setting,
@@ -34,14 +34,15 @@ Points = tuple[SweepPoint, ...]
 def report_of(opened: Database, study: Study, measured: int) -> SweepReport | None:
     """measured: how many measurements it has; None for a study that is no sweep, or that this
     version cannot read."""
+    if not is_sweep(study):
+        return None
     return _report(opened, study.name, (study.id, study.updated_at_s, measured))
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _report(_opened: Database, name: str, _as_of: tuple[int, float, int]) -> SweepReport | None:
-    stored = of_database(_opened, name)
     try:
-        return sweep_report(stored) if kind_of(stored) == "sweep" else None
+        return sweep_report(of_database(_opened, name))
     except UserError:
         return None
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.views import sweep
 from storage import Database, StorageError, open_database
 from tests.dashboard import seed
 from tests.dashboard.pages import Show, studies
@@ -109,6 +110,17 @@ def test_a_sweep_shows_each_value_and_asks_for_no_baseline(show: Show, tmp_path:
                   "best output_tps among values that meet the SLOs: chunk_size=1024",
                   "n=60", "n=70"):  # fmt: skip
         assert words in text, words
+
+
+def test_a_search_is_not_read_whole_to_learn_that_it_is_no_sweep(
+    show: Show, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_opened: Database, name: str) -> None:
+        raise AssertionError(f"all of {name} was read")
+
+    monkeypatch.setattr(sweep, "of_database", read)
+    seed.study(tmp_path / "done.db")
+    assert "A better configuration is confirmed" in show(studies, database="done.db")
 
 
 def test_a_study_of_two_loads_keeps_them_apart(show: Show, tmp_path: Path) -> None:

@@ -71,13 +71,19 @@ class Recorded:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(Recorded)}
 
 
+def is_sweep(study: Study) -> bool:
+    """Whether `tuner sweep` made it: its own row tells."""
+    space, budget = study.space or {}, study.budget or {}
+    return "points" in budget and "load_knobs" in space and not space.get("objectives")
+
+
 def kind_of(stored: StoredStudy) -> Kind:
     """Which command made it. Raises UserError for none that is known."""
     study = stored.study
     space, budget = study.space or {}, study.budget or {}
     if space.get("objectives"):
         return "search"
-    if "points" in budget and "load_knobs" in space:
+    if is_sweep(study):
         return "sweep"
     own = any(row.study_id == study.id for row in stored.verifications)
     if own or "pairs" in budget or (study.command or "").split()[1:2] == ["verify"]:

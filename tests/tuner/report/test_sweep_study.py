@@ -11,14 +11,17 @@ from tests.tuner.report.pages import text_of, whole
 from tests.tuner.report.stored_studies import (
     DEFAULTS,
     broken,
+    by_hand,
     diagnose_first,
     loaded,
     measured,
+    store,
     store_sweep,
     swept,
 )
 from tests.tuner.search.synthetic import LOAD
 from tuner.report.any_study import dict_of, lines_of, page_of, report_of
+from tuner.report.recorded import is_sweep
 from tuner.report.sweep_study import SweepReport
 from tuner.units import show
 
@@ -34,6 +37,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> SweepReport:
     path = tmp_path_factory.mktemp("sweep") / "s.db"
     store_sweep(path, swept())
     return told(path)
+
+
+def test_a_studys_own_row_tells_a_sweep(tmp_path: Path) -> None:
+    store_sweep(tmp_path / "sweep.db", swept())
+    store(tmp_path / "search.db", by_hand())
+    assert is_sweep(loaded(tmp_path / "sweep.db").study)
+    assert not is_sweep(loaded(tmp_path / "search.db").study)
 
 
 def test_each_value_is_a_row_and_the_servers_own_is_marked(plain: SweepReport) -> None:
