@@ -22,9 +22,9 @@ from dashboard.history import (
     unit_of,
 )
 from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
+from tuner.report.html.scale import drawn_end
 
 Points = Sequence[tuple[float, float | None]]
-FAR = 1.6
 
 
 def time_series(
@@ -109,12 +109,17 @@ OUTCOME_SHAPES = {
 }
 
 
+def axis_unit(unit: str) -> tuple[float, str]:
+    """What a figure is multiplied by on an axis, and the unit that is then written."""
+    scale = 1e3 if unit == "s" else 100.0 if unit == "ratio" else 1.0
+    return scale, {"s": "ms", "ratio": "%"}.get(unit, unit)
+
+
 def study_history(
     found: Sequence[Point], objective: Objective, baseline: float | None, *, height: int = 260
 ) -> alt.LayerChart | alt.FacetChart:
     """Objective by measurement with intervals; runs without a result lie on the axis as crosses."""
-    scale = 1e3 if objective.unit == "s" else 100.0 if objective.unit == "ratio" else 1.0
-    unit = {"s": "ms", "ratio": "%"}.get(objective.unit, objective.unit)
+    scale, unit = axis_unit(objective.unit)
     frame = _history_frame(found, objective, scale)
     present = [name for name in OUTCOME_COLOURS if name in set(frame["outcome"])]
     x = alt.X(
@@ -172,18 +177,17 @@ def front(
 ) -> alt.LayerChart | alt.FacetChart:
     """The first two objectives against each other, with both intervals; joined by a line only where
     there is no third: the front of three is no line in a plane."""
-    scales = {name: 1e3 if unit_of(name) == "s" else 1.0 for name in names}
-    units = {name: "ms" if unit_of(name) == "s" else unit_of(name) for name in names}
+    axes = {name: axis_unit(unit_of(name)) for name in names}
     frame = pd.DataFrame(points)
     for name in names:
         frame[f"{name}_shown"] = [
             interval(p[name], p[f"{name}_low"], p[f"{name}_high"], unit_of(name)) for p in points
         ]
         for column in (name, f"{name}_low", f"{name}_high"):
-            frame[column] = frame[column] * scales[name]
+            frame[column] = frame[column] * axes[name][0]
     x_name, y_name, *others = names
     x, y = (
-        channel(f"{name}:Q", title=f"{name} ({units[name]})", scale=alt.Scale(zero=False))
+        channel(f"{name}:Q", title=f"{name} ({axes[name][1]})", scale=alt.Scale(zero=False))
         for channel, name in ((alt.X, x_name), (alt.Y, y_name))
     )
     base = alt.Chart(frame)
@@ -227,8 +231,7 @@ def sweep(
     if not known:
         return None
     unit = known[0][1].unit
-    scale = 1e3 if unit == "s" else 100.0 if unit == "ratio" else 1.0
-    shown_unit = {"s": "ms", "ratio": "%"}.get(unit, unit)
+    scale, shown_unit = axis_unit(unit)
     frame = pd.DataFrame(
         [
             {
@@ -264,10 +267,9 @@ def sweep(
 
 
 def _drawn_high(figure: Estimate, scale: float) -> float | None:
-    """An end far above the value is cut off: it would flatten all the others."""
     if figure.high is None or figure.value is None:
         return None
-    return scale * min(figure.high, FAR * figure.value)
+    return scale * drawn_end(figure.value, figure.high)
 
 
 def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:

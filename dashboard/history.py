@@ -17,6 +17,7 @@ from storage import Measurement, Study
 from tuner.errors import UserError
 from tuner.search.objective import CAPACITY
 from tuner.slo.names import METRICS
+from tuner.targets.base import config_text as written
 from tuner.workload import Workload
 
 Outcome = Literal["met", "missed", "undecided", "unjudged", "failed", "invalid"]
@@ -117,7 +118,7 @@ def without_result(found: Sequence[Point]) -> str:
 
 def level_unit(workload: Mapping[str, Any] | None) -> str:
     load = _load(workload)
-    return "" if load is None else "clients" if load.arrivals.closed else "req/s"
+    return "" if load is None else load.arrivals.unit
 
 
 def _load(stored: Mapping[str, Any] | None) -> Workload | None:
@@ -196,9 +197,8 @@ def same_config(found: Sequence[Point], config: Mapping[str, Any]) -> list[Point
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """`max_num_seqs=24 chunk_size=512`; "as started" where the tuner changed nothing."""
-    parts = [f"{name}={_setting(value)}" for name, value in config.items() if value is not None]
-    return " ".join(parts) or "as started"
+    """As the tuner writes it; what is stored as not known is left out."""
+    return written({name: value for name, value in config.items() if value is not None})
 
 
 def estimate(figure: Mapping[str, Any], unit: str = "") -> Estimate:
@@ -288,7 +288,3 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
         return None
     return float(value)
-
-
-def _setting(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -66,6 +66,17 @@ def test_a_front_shows_both_objectives_in_their_units_with_intervals() -> None:
     assert drawn["ttft_p95_shown"] == "200 ms"
 
 
+def test_a_front_shows_shares_in_percent() -> None:
+    names = ["output_tps", "attainment"]
+    rows = [
+        {"config": "a"} | {f"{name}{end}": 0.5 for name in names for end in ("", "_low", "_high")}
+    ]
+    chart = front(rows, names).to_dict()
+    (drawn,) = next(iter(chart["datasets"].values()))
+    assert (drawn["output_tps"], drawn["attainment"]) == (0.5, 50)
+    assert "attainment (%)" in {layer["encoding"]["y"].get("title") for layer in chart["layer"]}
+
+
 def test_a_front_is_joined_only_where_two_objectives_are_all() -> None:
     names = ["output_tps", "ttft_p95", "error_rate"]
     rows = [

@@ -148,8 +148,9 @@ def test_a_capacity_is_the_highest_level_met_below_every_missed_one() -> None:
 
 
 def test_config_text() -> None:
-    text = config_text({"max_num_seqs": 24, "gpu_memory_utilization": 0.8512345})
-    assert text == "max_num_seqs=24 gpu_memory_utilization=0.8512"
+    known = {"max_num_seqs": 24, "gpu_memory_utilization": 0.85, "enforce_eager": True}
+    text = config_text(known | {"dtype": None})
+    assert text == "max_num_seqs=24 gpu_memory_utilization=0.85 enforce_eager=true"
     assert config_text({}) == "as started"
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from storage.rows import Stage
 from tuner.cli.common import ProgressLine
 from tuner.measure.progress import Progress
-from tuner.report.flags import config_text
 from tuner.report.words import VERDICTS
 from tuner.search.decide import Config
 from tuner.search.goal import Goal
@@ -16,8 +15,8 @@ from tuner.search.pace import Pace
 from tuner.search.trial import Outcome
 from tuner.search.trials import Trial, trials_of
 from tuner.slo import SloSet
-from tuner.units import count_text, show
-from tuner.workload import Workload
+from tuner.targets.base import config_text
+from tuner.units import show
 
 
 class Narrator:
@@ -72,7 +71,7 @@ class Narrator:
         if goal is None or load is None:
             return ""
         if goal.objectives[0].key == CAPACITY:
-            return f"at {level_text(load)} · "
+            return f"at {load.arrivals.level_text(load.arrivals.level)} · "
         return f"under {load} · " if len(goal.loads) > 1 else ""
 
     def _best_text(self) -> str:
@@ -93,7 +92,7 @@ class Narrator:
             return f"{objective.key} {worst}"
         part = trial.parts[0]
         if objective.key == CAPACITY and part.workload is not None:
-            return level_text(part.workload.at(value))
+            return part.workload.arrivals.level_text(value)
         estimate = part.measurement.summary.get(objective.key) if part.measurement else None
         figure = show(value, estimate.unit if estimate is not None else "")
         return figure if len(self._objectives) == 1 else f"{objective.key} {figure}"
@@ -138,15 +137,6 @@ class Narrator:
         ]
         verdict = f"SLOs {VERDICTS[outcome.verdict.state]}" if self._slos else ""
         return " · ".join([*figures, verdict]).rstrip(" ·")
-
-
-def level_text(load: Workload) -> str:
-    """`6 clients`, `2.5 req/s`."""
-    unit = "client" if load.arrivals.closed else "req/s"
-    level = load.arrivals.level
-    if load.arrivals.closed:
-        return count_text(round(level), unit)
-    return f"{level:g} {unit}"
 
 
 def _clock(seconds: float) -> str:

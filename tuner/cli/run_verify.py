@@ -24,7 +24,7 @@ from tuner.measure import measure
 from tuner.measure.progress import Progress
 from tuner.quality import Task
 from tuner.quality.check import check_of
-from tuner.report.flags import Served, config_text
+from tuner.report.flags import Served
 from tuner.report.optimize import result_dict
 from tuner.report.verify import (
     history_lines,
@@ -43,6 +43,7 @@ from tuner.search.objective import Objective
 from tuner.search.trial import Lab, Outcome
 from tuner.slo import SloSet, parse_slos
 from tuner.targets import Target, TargetError
+from tuner.targets.base import config_text
 from tuner.units import parse_duration_s, show
 from tuner.verify.history import records
 from tuner.verify.predict import Prediction

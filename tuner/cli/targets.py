@@ -102,8 +102,8 @@ def leave(target: Target, config: Config, line: ProgressLine) -> None:
     """Put a server that stays up into the configuration it is to keep, and say so; or why not,
     even when the rest is to be quiet."""
     from tuner.errors import UserError
-    from tuner.report.flags import config_text
     from tuner.targets import TargetError
+    from tuner.targets.base import config_text
 
     if target.describe().get("started_here"):
         return

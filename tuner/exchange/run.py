@@ -17,6 +17,7 @@ import numpy as np
 from tuner.exchange.provenance import provenance
 from tuner.records import RequestRecord, from_columns, to_columns
 from tuner.stats.estimate import Estimate
+from tuner.targets.base import config_text
 
 if TYPE_CHECKING:
     from storage import Database
@@ -105,6 +106,11 @@ class Run:
     def unknown(self) -> dict[str, str]:
         """Metric → why its figures cannot be computed from these records."""
         return dict(self.source.get("unknown") or {})
+
+
+def settings_text(config: Mapping[str, Any]) -> str:
+    """What was set, of a measurement's configuration: it may also say who was measured."""
+    return config_text({k: v for k, v in config.items() if k not in ("url", "model")}, none="")
 
 
 def from_measurement(

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tuner.exchange.run import Run, settings_text
 from tuner.report.table import aligned, figure_text
 from tuner.units import digits
 
 if TYPE_CHECKING:
-    from tuner.exchange.run import Run
     from tuner.slo import SloSet
     from tuner.stats import Comparison
 
@@ -163,9 +163,8 @@ def _side(name: str, runs: Sequence[Run]) -> str:
     names = ", ".join(run.name for run in runs)
     called = names if name in names or name == first.name.removeprefix("run ") else name
     runs_of = f" ({len(runs)} runs: {names})" if len(runs) > 1 and called == name else ""
-    parts = [f"{called}{runs_of}", first.model, first.workload]
-    config = [f"{k}={v:g}" for k, v in first.config.items() if isinstance(v, (int, float))]
-    return " · ".join(part for part in [*parts, " ".join(config)] if part)
+    parts = [f"{called}{runs_of}", first.model, first.workload, settings_text(first.config)]
+    return " · ".join(part for part in parts if part)
 
 
 def _side_dict(name: str, runs: Sequence[Run]) -> dict[str, Any]:

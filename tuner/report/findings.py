@@ -12,13 +12,13 @@ from typing import Any
 
 from storage.rows import Verification
 from tuner.diagnosis.model import Lever, NodeResult, State
-from tuner.report.flags import config_text
 from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
 from tuner.report.table import aligned, estimate_text
 from tuner.report.verify import TITLES, realised_text
 from tuner.report.words import VERDICTS
 from tuner.search.trials import Config, distinct
+from tuner.targets.base import config_text
 from tuner.units import count_text
 from tuner.verify.proposal import direction_of
 

@@ -127,10 +127,11 @@ def model_note(model: str) -> str:
     return f"{MODEL}: the hub id or the path by which that engine loads the model measured{called}"
 
 
-def config_text(config: Config) -> str:
-    """`max_num_seqs=24 chunk_size=512`."""
-    told = (f"{name}={setting_text(value)}" for name, value in config.items())
-    return " ".join(told) or "as started"
+def command_lines(told: Mapping[str, str], model: str) -> list[str]:
+    """Commands by engine, and what MODEL stands for where one has it."""
+    lines = [f"  {name:<11} {command}" for name, command in told.items()]
+    unknown = any(MODEL in command.split() for command in told.values())
+    return [*lines, f"  {model_note(model)}"] if unknown else lines
 
 
 def exported_text(what: Exported, form: str) -> str:

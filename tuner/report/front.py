@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tuner.report.flags import config_text
 from tuner.report.table import aligned, estimate_text
 from tuner.search.front import FrontPoint, front_of
 from tuner.search.goal import Goal
 from tuner.search.trials import Trial
+from tuner.targets.base import config_text
 
 
 def front_lines(goal: Goal, trials: Sequence[Trial]) -> list[str]:

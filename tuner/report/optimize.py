@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tuner.report.flags import MODEL, Served, commands, config_text, model_note
+from tuner.report.flags import Served, command_lines, commands
 from tuner.report.front import front_dicts, front_lines
 from tuner.report.table import aligned as aligned
 from tuner.report.table import estimate_text as estimate_text
@@ -23,7 +23,7 @@ from tuner.search.trial import Outcome
 from tuner.search.trials import of_config, trials_of
 from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison
-from tuner.targets.base import setting_text
+from tuner.targets.base import config_text, setting_text
 from tuner.units import count_text, show
 
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")
@@ -127,10 +127,7 @@ def _under(load: str) -> str:
 
 
 def _command_lines(decision: Decision, served: Served) -> list[str]:
-    told = commands(decision.chosen_config, served)
-    lines = [f"  {name:<11} {command}" for name, command in told.items()]
-    unknown = any(MODEL in command.split() for command in told.values())
-    return [*lines, f"  {model_note(served.model)}"] if unknown else lines
+    return command_lines(commands(decision.chosen_config, served), served.model)
 
 
 def _gain_lines(decision: Decision, goal: Goal) -> list[str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tuner.exchange.run import Run, settings_text
 from tuner.report.table import aligned, figure_text
 from tuner.report.words import MARKS, VERDICTS
 from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.exchange.judging import Judged
-    from tuner.exchange.run import Run
     from tuner.slo import SloSet
 
-Results = Sequence[tuple["Run", "Judged"]]
+Results = Sequence[tuple[Run, "Judged"]]
 
 
 def rejudge_lines(results: Results, slos: SloSet) -> list[str]:
@@ -52,8 +52,7 @@ def rejudge_dict(results: Results, slos: SloSet) -> dict[str, Any]:
 
 
 def _row(run: Run, judged: Judged) -> list[str]:
-    what = " ".join([run.stage, *(f"{k}={v:g}" for k, v in run.config.items()
-                                  if isinstance(v, (int, float)))])  # fmt: skip
+    what = f"{run.stage} {settings_text(run.config)}".rstrip()
     cells = [f"{MARKS[c.state]} {figure_text(c.estimate)}" for c in judged.verdict.clauses]
     stored = VERDICTS.get(str((run.verdict or {}).get("state")), "–") if run.slos else "–"
     own = f"{run.slos}: {stored}" if run.slos else "–"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tuner.exchange.run import Run, settings_text
 from tuner.report.table import aligned, figure_text
 from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.stats.estimate import Estimate
@@ -13,7 +14,6 @@ from tuner.units import show
 
 if TYPE_CHECKING:
     from storage import Measurement, Study
-    from tuner.exchange.run import Run
 
 LISTED = ("output_tps", "ttft_p95", "e2e_p95", "error_rate")
 IN_LINE = LISTED[:2]
@@ -72,7 +72,7 @@ def run_lines(run: Run) -> list[str]:
     if run.ended_why:
         lines.append(f"ended early: {run.ended_why}")
     if run.study:
-        lines.append(f"study {run.study} · {run.stage} · {_config(run.config)}")
+        lines.append(f"study {run.study} · {run.stage} · {settings_text(run.config)}")
     lines += ["", FIGURE_HEAD]
     lines += [figure_line(key, estimate) for key, estimate in run.figures.items()]
     lines.append("")
@@ -123,14 +123,8 @@ def _target(row: Measurement, study: Study | None) -> str:
     model = str(config.get("model") or "")
     parts = [url.removeprefix("http://"), model.rsplit("/", 1)[-1]]
     if study is not None:
-        parts = [parts[0], _config(config)]
+        parts = [parts[0], settings_text(config)]
     return _shortened(" ".join(part for part in parts if part) or "–", 60)
-
-
-def _config(config: Mapping[str, Any]) -> str:
-    shown = {k: v for k, v in config.items() if k not in ("url", "model")}
-    return " ".join(f"{k}={v:g}" if isinstance(v, (int, float)) else f"{k}={v}"
-                    for k, v in shown.items())  # fmt: skip
 
 
 def _short(stored: Mapping[str, Any] | None) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage import Measurement, Study
-from tuner.report.flags import MODEL, config_text, model_note
+from tuner.report.flags import command_lines
 from tuner.report.optimize import aligned, estimate_text
 from tuner.report.words import ANSWERS, VERDICTS
 from tuner.stats import Estimate
+from tuner.targets.base import config_text
 
 
 def study_list_lines(studies: Sequence[Study]) -> list[str]:
@@ -70,9 +71,7 @@ def _commands(study: Study) -> list[str]:
     if not (best or result.get("answer") == "keep_baseline") or not result.get("flags"):
         return []
     side = "best" if best else "baseline"
-    lines = [f"  {name:<11} {line}" for name, line in result["flags"].items()]
-    if any(MODEL in line.split() for line in result["flags"].values()):
-        lines.append(f"  {model_note(str((study.target or {}).get('model') or ''))}")
+    lines = command_lines(result["flags"], str((study.target or {}).get("model") or ""))
     return ["", f"  commands that start the {side} configuration", *lines]
 
 

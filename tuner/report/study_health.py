@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from tuner.report.optimize import UNSTEADY
 from tuner.report.study import StudyReport
+from tuner.report.table import aligned
 from tuner.search.axis import is_number
 from tuner.search.noise import Figures, figures_of, noise_of
 from tuner.search.trial import Outcome
@@ -28,6 +29,7 @@ MUCH_NOISE = 0.1
 MOST_REASONS = 5
 
 State = Literal["fine", "look", "unknown"]
+STATES: dict[State, str] = {"fine": "ok", "look": "look", "unknown": "cannot tell"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,16 @@ def checks(report: StudyReport) -> list[Check]:
 def measured_checks(outcomes: Sequence[Outcome]) -> list[Check]:
     """Of the measurements of any study."""
     return [_client(outcomes), _failed(outcomes)]
+
+
+def check_lines(made: Sequence[Check]) -> list[str]:
+    """As a part of a report of its own."""
+    return ["", "checks", *aligned([[one.name, STATES[one.state], one.text] for one in made])]
+
+
+def check_dicts(made: Sequence[Check]) -> list[dict[str, str]]:
+    """JSON-able."""
+    return [asdict(one) for one in made]
 
 
 def _edges(report: StudyReport) -> Iterator[Check]:

@@ -6,20 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.report.findings import findings_dict, findings_lines, tried_in
-from tuner.report.flags import Served, config_text
+from tuner.report.flags import Served
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.recorded import Recorded
 from tuner.report.study import StudyReport
-from tuner.report.study_health import checks
+from tuner.report.study_health import check_dicts, check_lines, checks
 from tuner.report.study_points import Point
 from tuner.report.table import aligned, estimate_text
 from tuner.report.words import ANSWERS, VERDICTS
 from tuner.search.candidates import closest
 from tuner.search.importance import Importances
 from tuner.search.price import Ladder, Rung
-from tuner.targets.base import setting_text
+from tuner.targets.base import config_text, setting_text
 
-STATES = {"fine": "ok", "look": "look", "unknown": "cannot tell"}
 UNCONFIRMED = (
     "unconfirmed: from measurements of the search alone; the best of several, so a little too good"
 )
@@ -30,8 +29,7 @@ def study_report_lines(report: StudyReport) -> list[str]:
     if changed := changed_text(report):
         lines.append(f"caution: {changed}")
     lines += findings_lines(report, tried_in(report))
-    lines += ["", "checks"]
-    lines += aligned([[c.name, STATES[c.state], c.text] for c in checks(report)])
+    lines += check_lines(checks(report))
     for figure, found in report.importances.items():
         lines += ["", f"what {figure} depends on", *(f"  {line}" for line in told(found))]
     for ladder in report.ladders:
@@ -54,7 +52,7 @@ def study_report_dict(report: StudyReport) -> dict[str, Any]:
         "trials": [_trial_dict(point) for point in report.points],
         "importances": {key: _importances_dict(found) for key, found in report.importances.items()},
         "slo_price": [_ladder_dict(ladder) for ladder in report.ladders],
-        "checks": [{"name": c.name, "state": c.state, "text": c.text} for c in checks(report)],
+        "checks": check_dicts(checks(report)),
     } | findings_dict(report, tried_in(report))
 
 

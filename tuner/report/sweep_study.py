@@ -15,10 +15,10 @@ from tuner.errors import UserError
 from tuner.exchange.bundle import StoredStudy
 from tuner.report.findings import Tried, findings_dict, findings_lines
 from tuner.report.recorded import Recorded, recorded
-from tuner.report.study_health import measured_checks
-from tuner.report.study_text import STATES, began_as, not_done
+from tuner.report.study_health import check_dicts, check_lines, measured_checks
+from tuner.report.study_text import began_as, not_done
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines, verdict_of, why_none
-from tuner.report.table import aligned, estimate_text
+from tuner.report.table import estimate_text
 from tuner.report.words import load_text
 from tuner.search.objective import Objective, objective_from_text
 from tuner.search.space import joint_space, parse_axis
@@ -107,8 +107,7 @@ def sweep_report_lines(report: SweepReport) -> list[str]:
         lines += sweep_lines(
             line, points, report.slos, report.objective, report.load_of(line), report.baseline
         )
-    lines += ["", "checks"]
-    lines += aligned([[c.name, STATES[c.state], c.text] for c in measured_checks(report.outcomes)])
+    lines += check_lines(measured_checks(report.outcomes))
     return [*lines, "", f"study {report.study.name}", *began_as(report)]
 
 
@@ -121,10 +120,7 @@ def sweep_report_dict(report: SweepReport) -> dict[str, Any]:
         "reason": report.headline,
         "slos": str(report.slos),
         "sweeps": [_sweep(report, line, points) for line, points in report.found],
-        "checks": [
-            {"name": c.name, "state": c.state, "text": c.text}
-            for c in measured_checks(report.outcomes)
-        ],
+        "checks": check_dicts(measured_checks(report.outcomes)),
     } | findings_dict(report, swept_in(report))
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage import Verification
-from tuner.report.flags import config_text
 from tuner.report.table import aligned
 from tuner.report.words import VERDICTS
 from tuner.slo import VerdictState
 from tuner.stats import Comparison
+from tuner.targets.base import config_text
 from tuner.verify.history import records
 from tuner.verify.predict import Prediction, kept
 from tuner.verify.proof import Answer, Proof

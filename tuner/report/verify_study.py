@@ -14,9 +14,8 @@ from storage.rows import Study, Verification
 from tuner.exchange.bundle import StoredStudy
 from tuner.report.findings import findings_dict, findings_lines
 from tuner.report.recorded import Recorded, recorded
-from tuner.report.study_health import Check, measured_checks
-from tuner.report.study_text import STATES, began_as, not_done
-from tuner.report.table import aligned
+from tuner.report.study_health import Check, check_dicts, check_lines, measured_checks
+from tuner.report.study_text import began_as, not_done
 from tuner.report.verify import TITLES, verify_dict, verify_lines
 from tuner.search.each_load import EachLoad
 from tuner.search.objective import objective_from_text
@@ -133,8 +132,7 @@ def verify_report_lines(report: VerifyReport) -> list[str]:
     if report.changed:
         lines.append(f"caution: {report.changed}")
     lines += findings_lines(report)
-    lines += ["", "checks", *aligned([[c.name, STATES[c.state], c.text] for c in report.checks])]
-    return [*lines, "", *began_as(report)]
+    return [*lines, *check_lines(report.checks), "", *began_as(report)]
 
 
 def verify_report_dict(report: VerifyReport) -> dict[str, Any]:
@@ -142,6 +140,6 @@ def verify_report_dict(report: VerifyReport) -> dict[str, Any]:
     told: dict[str, Any] = {"outcome": None, "reason": report.no_answer}
     if report.proof is not None and report.answer is not None:
         told = verify_dict(report.proof, report.answer, report.load, report.applied)
-    checks = [{"name": c.name, "state": c.state, "text": c.text} for c in report.checks]
     about = {"study": report.study.name, "state": report.study.state}
+    checks = check_dicts(report.checks)
     return about | told | {"checks": checks} | findings_dict(report)

@@ -92,7 +92,7 @@ class Capacity:
 
     @property
     def unit(self) -> str:
-        return "clients" if self.load.arrivals.closed else "req/s"
+        return self.load.arrivals.unit
 
     def next_load(self, stage: Stage, trial: Trial | None, start: float | None) -> Workload | None:
         if trial is not None and not trial.ok:
@@ -173,13 +173,11 @@ class Capacity:
         if not trial.ok:
             return ""
         found = bracket_of(trial.parts)
+        level_text = self.load.arrivals.level_text
         if found.met == 0:
-            return f"capacity below {self._level_text(found.missed)}"
+            return f"capacity below {level_text(found.missed)}"
         missed = f"missed at {found.missed:g}" if math.isfinite(found.missed) else "missed nowhere"
-        return f"capacity {self._level_text(found.met)}, {missed}"
-
-    def _level_text(self, level: float) -> str:
-        return f"{level:g} {'client' if self.load.arrivals.closed and level == 1 else self.unit}"
+        return f"capacity {level_text(found.met)}, {missed}"
 
     def pooled(
         self,

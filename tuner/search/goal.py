@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from storage.rows import Stage
-from tuner.search.objective import Objective
+from tuner.search.objective import CAPACITY, Objective
+from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial
 from tuner.slo import SloSet
 from tuner.slo.judge import MARGIN_LIMIT
@@ -94,6 +95,15 @@ def no_result(objectives: Sequence[Objective], slos: SloSet) -> Reading:
     """What a failed trial tells: every clause violated, and the crash's own constraint."""
     margins = (MARGIN_LIMIT,) * len(slos.clauses) + (1.0,)
     return Reading((None,) * len(objectives), margins, meets=False)
+
+
+def unit_of(goal: Goal, objective: Objective, parts: Sequence[Outcome]) -> str:
+    """Of an objective's figure; "" where no part of a trial has one."""
+    if objective.key == CAPACITY:
+        return goal.loads[0].arrivals.unit
+    made = [part.measurement for part in parts if part.measurement is not None]
+    found = [one.summary[objective.key] for one in made if objective.key in one.summary]
+    return found[0].unit if found else ""
 
 
 def is_whole(goal: Goal, trial: Trial) -> bool:

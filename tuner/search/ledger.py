@@ -22,7 +22,7 @@ from tuner.search.trial import Outcome
 from tuner.server_side import ServerSide
 from tuner.slo import SloSet, judge
 from tuner.stats import Estimate
-from tuner.targets.base import setting_text
+from tuner.targets.base import config_text
 from tuner.workload import Workload
 
 
@@ -65,7 +65,8 @@ class StudyLedger:
     def add(self, outcome: Outcome) -> None:
         made = outcome.measurement
         workload = outcome.workload or self._workload
-        with not_kept(f"the measurement of {_settings(outcome)} that has just ended"):
+        what = config_text(outcome.config, none=f"the {outcome.stage}")
+        with not_kept(f"the measurement of {what} that has just ended"):
             outcome.measurement_id = self._database.add_measurement(
                 study_id=self._study_id,
                 trial_number=outcome.trial_number,
@@ -161,11 +162,6 @@ def rebuilt(
         accuracy=None if accuracy is None else Estimate.from_dict(accuracy),
     )
     return summarize(made, slos)
-
-
-def _settings(outcome: Outcome) -> str:
-    settings = (f"{name}={setting_text(value)}" for name, value in outcome.config.items())
-    return ", ".join(settings) or f"the {outcome.stage}"
 
 
 def _reason(outcome: Outcome) -> str | None:

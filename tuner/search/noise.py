@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.search.goal import Goal, is_whole
-from tuner.search.objective import CAPACITY
-from tuner.search.trial import Outcome
+from tuner.search.goal import Goal, is_whole, unit_of
 from tuner.search.trials import Trial, distinct, of_config
 from tuner.units import count_text
 
@@ -79,24 +77,16 @@ def figures_of(goal: Goal, mine: Sequence[Trial], trials: Sequence[Trial]) -> li
     if len(goal.loads) == 1:
         read = [goal.read(trial, trials).values[0] for trial in mine]
         known = tuple(value for value in read if value is not None)
-        return [Figures("", _unit(goal, [part for t in mine for part in t.parts]), known)]
+        unit = unit_of(goal, objective, [part for trial in mine for part in trial.parts])
+        return [Figures("", unit, known)]
     found = []
     for place, load in enumerate(goal.loads):
         parts = [trial.parts[place] for trial in mine if trial.ok and len(trial.parts) > place]
         made = [part.measurement for part in parts if part.measurement is not None]
         values = [objective.value(one.summary) for one in made]
         known = tuple(value for value in values if value is not None)
-        found.append(Figures(str(load), _unit(goal, parts), known))
+        found.append(Figures(str(load), unit_of(goal, objective, parts), known))
     return found
-
-
-def _unit(goal: Goal, parts: Sequence[Outcome]) -> str:
-    objective = goal.objectives[0]
-    if objective.key == CAPACITY:
-        return "clients" if goal.loads[0].arrivals.closed else "req/s"
-    made = [part.measurement for part in parts if part.measurement is not None]
-    found = [one.summary[objective.key] for one in made if objective.key in one.summary]
-    return found[0].unit if found else ""
 
 
 def exhausted(goal: Goal, explored: Sequence[Trial], trials: Sequence[Trial]) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from tuner.search.budget import trials_to_confirm
 from tuner.search.candidates import ranked
-from tuner.search.goal import Goal
+from tuner.search.goal import Goal, unit_of
 from tuner.search.levels import LOOKS
 from tuner.search.objective import Objective
 from tuner.search.trials import Config, Trial, explored, of_config
-from tuner.targets.base import setting_text
+from tuner.targets.base import config_text
 from tuner.units import count_text, show
 
 
@@ -46,10 +46,8 @@ def unconfirmed_text(trials: Sequence[Trial], baseline: Config, goal: Goal) -> s
         _against(trials, baseline, found[0], goal, objective)
         for objective in better_in(trials, baseline, found[0], goal)
     )
-    changed = " ".join(
-        f"{name}={setting_text(value)}"
-        for name, value in found[0].items() if baseline.get(name) != value
-    )  # fmt: skip
+    turned = {name: value for name, value in found[0].items() if baseline.get(name) != value}
+    changed = config_text(turned)
     others = f" (and {count_text(len(found) - 1, 'other')})" if len(found) > 1 else ""
     failed = [t for t in trials if t.stage == "confirm" and t.config == found[0] and not t.ok]
     if failed:
@@ -91,6 +89,5 @@ def _mean(trials: Sequence[Trial], config: Config, goal: Goal, place: int) -> fl
 def _unit(trials: Sequence[Trial], config: Config, goal: Goal, objective: Objective) -> str:
     if len(goal.loads) > 1:
         return "× baseline"
-    pooled = goal.pooled([trial for trial in of_config(trials, config) if trial.ok])
-    found = pooled.summary.get(objective.key) if pooled is not None else None
-    return found.unit if found is not None else ""
+    mine = of_config(trials, config)
+    return unit_of(goal, objective, [part for trial in mine for part in trial.parts])

@@ -75,6 +75,12 @@ def setting_text(value: Setting) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def config_text(config: Mapping[str, Setting], none: str = "as started") -> str:
+    """`max_num_seqs=24 chunk_size=512`; none: what is said where nothing is set."""
+    told = (f"{name}={setting_text(value)}" for name, value in config.items())
+    return " ".join(told) or none
+
+
 class Target(Protocol):
     """Life: start, then any number of apply/measure, then stop. start and apply raise TargetError;
     start raises UserError for what the user must mend."""

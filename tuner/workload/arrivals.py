@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tuner.units import count_text
 from tuner.workload.profile import Profile, Segment
 from tuner.workload.writing import plain
 
@@ -43,6 +44,19 @@ class Arrivals:
     @property
     def closed(self) -> bool:
         return self.kind == "concurrency"
+
+    @property
+    def unit(self) -> str:
+        """Of the level."""
+        if self.closed:
+            return "clients"
+        return "requests" if self.kind == "at_once" else "req/s"
+
+    def level_text(self, level: float) -> str:
+        """A level of these arrivals: `1 client`, `6 clients`, `2.5 req/s`."""
+        if self.unit == "req/s":
+            return f"{level:g} {self.unit}"
+        return count_text(round(level), self.unit.removesuffix("s"))
 
     @property
     def last_s(self) -> float | None:

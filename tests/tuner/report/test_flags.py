@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tuner.report.flags import Exported, Served, commands, config_text, exported_text, model_note
+from tuner.exchange.run import settings_text
+from tuner.report.flags import Exported, Served, commands, exported_text, model_note
 from tuner.report.optimize import estimate_text, gain_text
 from tuner.search.decide import Decision
 from tuner.search.objective import Objective
 from tuner.slo import Verdict
 from tuner.slo.pooled import Pooled
 from tuner.stats import Comparison, Estimate
-from tuner.targets.base import Setting
+from tuner.targets.base import Setting, config_text
 from tuner.targets.flags import DIALECTS, Dialect, flag_words, left_out, split_words
 
 CONFIG = {"max_num_seqs": 24, "chunk_size": 512, "gpu_memory_utilization": 0.85}
@@ -87,6 +88,14 @@ def test_each_engines_way_to_say_it() -> None:
         "--tp-size 2"
     )
     assert "kv_cache_dtype=fp8 max_model_len=auto" in config_text(RICH)
+
+
+def test_a_stored_runs_settings_are_written_as_a_configurations() -> None:
+    whom: dict[str, Setting] = {"url": "http://127.0.0.1:8000", "model": "m"}
+    assert settings_text(whom) == ""
+    knobs: dict[str, Setting] = {"enable_prefix_caching": True, "kv_cache_dtype": "fp8"}
+    assert settings_text(whom | knobs | CONFIG) == config_text(knobs | CONFIG)
+    assert settings_text(knobs) == "enable_prefix_caching=true kv_cache_dtype=fp8"
 
 
 def test_what_is_written_is_read_back() -> None:

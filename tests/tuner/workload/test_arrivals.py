@@ -27,6 +27,21 @@ def test_another_rate_only_stretches_time(shape: str) -> None:
     assert np.allclose(np.array(slow) / 4, fast)
 
 
+@pytest.mark.parametrize(
+    ("text", "unit", "told"),
+    [
+        ("concurrency=1", "clients", "1 client"),
+        ("concurrency=6", "clients", "6 clients"),
+        ("rate=2.5", "req/s", "2.5 req/s"),
+        ("rate=1,arrivals=constant", "req/s", "1 req/s"),
+        ("rate=inf,requests=7", "requests", "7 requests"),
+    ],
+)
+def test_a_level_is_told_in_its_unit(text: str, unit: str, told: str) -> None:
+    made = arrivals(text)
+    assert (made.unit, made.level_text(made.level)) == (unit, told)
+
+
 def test_longer_sending_only_adds_arrivals() -> None:
     short, long = times("rate=3", 50), times("rate=3", 500)
     assert long[: len(short)] == short

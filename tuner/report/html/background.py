@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.exchange.run import Run
+from tuner.exchange.run import Run, settings_text
 from tuner.report.html.page import facts, panel, pill, table, when
 from tuner.server_side import ServerSide, crosscheck
 from tuner.units import show
@@ -47,12 +47,11 @@ def _plain(value: float | None, unit: str = "") -> str:
 
 
 def provenance_facts(run: Run, extra: Sequence[tuple[str, str]]) -> str:
-    settings = " ".join(f"{k}={v}" for k, v in run.config.items() if k not in ("url", "model"))
     source = run.source
     lag = run.lag_p99_s
     pairs: list[tuple[str, object]] = [
         ("run", run.run_id), ("study", run.study), ("stage", run.stage), ("server", run.url),
-        ("model", run.model), ("settings", settings), ("workload", run.workload),
+        ("model", run.model), ("settings", settings_text(run.config)), ("workload", run.workload),
         ("seed", run.seed), ("SLOs", run.slos), ("began", when(run.began_unix_s)),
         ("window", run.window_why or f"{run.window_s[0]:.1f} s to {run.window_s[1]:.1f} s"),
         ("load generator's lag p99", show(lag, "s") if not np.isnan(lag) else "not known"),

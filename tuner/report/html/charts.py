@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.report.html import series
-from tuner.report.html.scale import Scale, fitted, latency_axis
+from tuner.report.html.scale import FAR_BOUND, Scale, fitted, latency_axis
 from tuner.report.html.series import Frame
 from tuner.report.html.svg import BOTTOM, LEFT, RIGHT, TOP, Plot
 from tuner.slo import Clause
@@ -99,7 +99,7 @@ def _ttft_axis(values: Floats, bounds: Sequence[Clause]) -> Scale:
     if not len(positive):
         return Scale(0.0, 1.0, bottom, TOP, "s")
     top = float(positive.max())
-    near = [clause.bound for clause in bounds if clause.bound < 3 * top]
+    near = [clause.bound for clause in bounds if clause.bound <= FAR_BOUND * top]
     if top > OUTLIER * float(np.median(positive)):
         low = min([float(np.quantile(positive, 0.01)), *near])
         return Scale(low / 1.3, max([top, *near]) * 1.3, bottom, TOP, "s", log=True)

@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from tuner.exchange.run import Run
+from tuner.exchange.run import Run, settings_text
 from tuner.report.compare import WORDS, Compared, answer, ratio_text
 from tuner.report.html import charts
 from tuner.report.html.page import (
@@ -17,6 +17,7 @@ from tuner.report.html.page import (
     document,
     facts,
     head,
+    in_twos,
     legend,
     panel,
     pill,
@@ -55,8 +56,7 @@ def render_compare_html(compared: Compared, slos: SloSet) -> str:
             "Cumulative share of all windows' requests; failed and unfinished ones count as longer "
             "than all that is drawn. Dots: p50, p95, p99.",
         ),
-        section("The two sides", f'<div class="grid2">{_about("A", compared.a)}'
-                f'{_about("B", compared.b)}</div>'),
+        section("The two sides", in_twos([_about("A", compared.a), _about("B", compared.b)])),
     ]  # fmt: skip
     return document(f"slotune · {title}", body)
 
@@ -114,17 +114,16 @@ def _distributions(compared: Compared, slos: SloSet) -> str:
             for number, (name, values) in enumerate(sides, 1)
         ])  # fmt: skip
         panels.append(panel(key + drawn, title))
-    return f'<div class="grid2">{"".join(panels)}</div>'
+    return in_twos(panels)
 
 
 def _about(name: str, runs: Sequence[Run]) -> str:
     first = runs[0]
-    settings = " ".join(f"{k}={v}" for k, v in first.config.items() if k not in ("url", "model"))
     return panel(
         facts([
             ("runs", ", ".join(run.name for run in runs)), ("study", first.study),
-            ("server", first.url), ("model", first.model), ("settings", settings),
-            ("workload", first.workload),
+            ("server", first.url), ("model", first.model),
+            ("settings", settings_text(first.config)), ("workload", first.workload),
             ("seeds", ", ".join(str(run.seed) for run in runs if run.seed is not None)),
             ("began", when(first.began_unix_s)),
             ("windows", ", ".join(f"{r.window_s[1] - r.window_s[0]:.1f} s" for r in runs)),

@@ -55,6 +55,16 @@ def panel(body: str, title: str = "", line: str = "") -> str:
     return f'<div class="panel">{heading}{told}{body}</div>'
 
 
+def stacked(parts: Sequence[str]) -> str:
+    """Parts one below the other; nothing at all where there is none."""
+    return f'<div class="stack">{"".join(parts)}</div>' if parts else ""
+
+
+def in_twos(parts: Sequence[str]) -> str:
+    """Parts side by side; nothing at all where there is none."""
+    return f'<div class="grid2">{"".join(parts)}</div>' if parts else ""
+
+
 def pill(state: str, text: str = "", *, big: bool = False) -> str:
     shown = text or f"{MARKS.get(state, '')} {words.VERDICTS.get(state, state)}".strip()
     size = " big" if big else ""

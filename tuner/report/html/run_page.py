@@ -17,11 +17,13 @@ from tuner.report.html.page import (
     callout,
     document,
     head,
+    in_twos,
     legend,
     panel,
     pill,
     range_text,
     section,
+    stacked,
     table,
     when,
 )
@@ -162,7 +164,7 @@ def _distributions(run: Run, frame: Frame, clauses: Sequence[Clause]) -> str:
             if (found := run.figures.get(f"{metric}_{stat}")) is not None and found.measured
         ]
         panels.append(panel(drawn, title, " · ".join([*told, f"n {len(values):,}"])))
-    return f'<div class="grid2">{"".join(panels)}</div>'
+    return in_twos(panels)
 
 
 def _over_time(run: Run, frame: Frame, clauses: Sequence[Clause]) -> str:
@@ -187,7 +189,7 @@ def _over_time(run: Run, frame: Frame, clauses: Sequence[Clause]) -> str:
     kv = charts.kv_over_time(frame, window, server or {})
     if kv:
         parts.append(panel(kv, "KV cache in use (server)"))
-    return f'<div class="stack">{"".join(parts)}</div>'
+    return stacked(parts)
 
 
 def _slowest(run: Run, frame: Frame) -> str:

@@ -15,6 +15,12 @@ Floats = npt.NDArray[np.float64]
 LOG_FROM = 40.0
 """Values that span more than this ratio are drawn on a logarithmic axis."""
 
+FAR_END = 1.6
+"""An interval's end beyond so many times its value is cut off: it would flatten all others."""
+
+FAR_BOUND = 3.0
+"""A bound beyond so many times the largest value is left out for the same reason."""
+
 FEW = 2000
 """Of more values than this the axis leaves out the most extreme."""
 
@@ -86,6 +92,11 @@ def fitted(values: Floats, start: float, end: float, unit: str, *, zero: bool = 
     return Scale(low, high + 0.05 * (high - low), start, end, unit)
 
 
+def drawn_end(value: float, high: float) -> float:
+    """As far up as an axis goes for an interval."""
+    return min(high, FAR_END * value)
+
+
 def latency_axis(values: Floats, bounds: Sequence[float], start: float, end: float) -> Scale:
     """Seconds; logarithmic where they span much. A bound is on it unless it is far away."""
     known = values[np.isfinite(values) & (values > 0)]
@@ -93,7 +104,7 @@ def latency_axis(values: Floats, bounds: Sequence[float], start: float, end: flo
         known = np.array([b for b in bounds if b > 0] or [1.0])
     ends = [0.0, 1.0] if len(known) < FEW else [0.005, 0.9995]
     low, high = (float(value) for value in np.quantile(known, ends))
-    near = [bound for bound in bounds if low / 3 <= bound <= high * 3]
+    near = [bound for bound in bounds if low / FAR_BOUND <= bound <= high * FAR_BOUND]
     low, high = min([low, *near]), max([high, *near])
     if high > LOG_FROM * low:
         return Scale(low / 1.15, high * 1.15, start, end, "s", log=True)

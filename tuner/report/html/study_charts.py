@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-from tuner.report.flags import config_text
-from tuner.report.html.scale import Scale
+from tuner.report.html.scale import Scale, drawn_end
 from tuner.report.html.study_plot import (
     Chart,
     Named,
@@ -25,6 +24,7 @@ from tuner.report.words import VERDICTS
 from tuner.search.front import front_of
 from tuner.search.price import Ladder
 from tuner.stats import Estimate
+from tuner.targets.base import config_text
 from tuner.units import show
 
 WIDE = (980, 240)
@@ -41,7 +41,7 @@ def history(report: StudyReport, place: int) -> str:
     values = finite([p.reading.values[place] for p in points])
     base = baseline_value(report, place)
     ends = [e for p in points if (e := p.estimates[place]) is not None and e.measured]
-    highs = [min(e.high, 1.6 * e.value) for e in ends if math.isfinite(e.value)]
+    highs = [drawn_end(e.value, e.high) for e in ends if math.isfinite(e.value)]
     known = [*values[np.isfinite(values)], *highs, *([base] if base is not None else [])]
     x = Scale(0.5, max(len(points), 1) + 0.5, LEFT, width - RIGHT)
     y = spread(known, height - BOTTOM, TOP, unit)
@@ -182,9 +182,9 @@ def price(report: StudyReport, ladder: Ladder) -> str:
     unit = known[0].estimate.unit if known and known[0].estimate is not None else ""
     bounds = [rung.bound for rung in ladder.rungs]
     x = near(bounds, LEFT, width - RIGHT, ladder.unit, log=True)
-    values = [r.estimate.value for r in known if r.estimate is not None]
-    ends = [r.estimate.high for r in known if r.estimate is not None]
-    highs = [min(high, 1.6 * v) for high, v in zip(ends, values, strict=True)]
+    found = [r.estimate for r in known if r.estimate is not None]
+    values = [one.value for one in found]
+    highs = [drawn_end(one.value, one.high) for one in found]
     y = spread([*values, *highs], height - BOTTOM, TOP, unit)
     chart = Chart(width, height, x, y, f"Best {objective.key} by the bound of {ladder.clause.key}")
     chart.grid(x_ticks=5, y_ticks=4)

@@ -14,10 +14,12 @@ from tuner.report.html.page import (
     callout,
     document,
     head,
+    in_twos,
     legend,
     panel,
     pill,
     section,
+    stacked,
 )
 from tuner.report.html.study_parts import (
     FINDINGS,
@@ -125,7 +127,7 @@ def _history(report: StudyReport) -> str:
     key = legend(
         [*STAGES, ("cgood", "best so far, SLOs met at the point estimate"), ("cbad", "no result")]
     )
-    return _stacked([
+    return stacked([
         panel(
             key + study_charts.history(report, place), objective.key,
             _history_line(report, place),
@@ -155,7 +157,7 @@ def _front(report: StudyReport) -> str:
               f"{objectives[places[0]]} (across)")
         for places in itertools.combinations(range(len(objectives)), 2)
     ]  # fmt: skip
-    return _stacked([*drawn, panel(listed, "", "none of these is beaten in every objective")])
+    return stacked([*drawn, panel(listed, "", "none of these is beaten in every objective")])
 
 
 def _slices(report: StudyReport) -> str:
@@ -171,13 +173,13 @@ def _slices(report: StudyReport) -> str:
             drawn = study_knobs.slice_of(report, axis, margins=True)
             line = "dashed: the bound; above it is missed"
             panels.append(panel(drawn, f"worst figure over its bound against {axis.name}", line))
-    parts = [legend(STAGES), f'<div class="grid2">{"".join(panels)}</div>']
+    parts = [legend(STAGES), in_twos(panels)]
     if len(report.axes) > 1:
         across, up = _two(report)
         drawn = study_knobs.heat(report, across, up)
         title = f"{key} over {across.name} (across) and {up.name} (up)"
         parts.append(panel(drawn, title, study_knobs.heat_range(report)))
-    return _stacked(parts)
+    return stacked(parts)
 
 
 def _two(report: StudyReport) -> tuple[Axis, Axis]:
@@ -190,7 +192,7 @@ def _two(report: StudyReport) -> tuple[Axis, Axis]:
 
 def _importances(report: StudyReport) -> str:
     drawn = [study_tables.importance(key, found) for key, found in report.importances.items()]
-    return f'<div class="grid2">{"".join(drawn)}</div>' if drawn else ""
+    return in_twos(drawn)
 
 
 def _importances_lead() -> str:
@@ -211,7 +213,7 @@ def _price(report: StudyReport) -> str:
         open_ = any(r.config is not None and not r.confirmed for r in ladder.rungs)
         line = UNCONFIRMED if open_ else ""
         parts.append(panel(drawn + study_tables.ladder_table(ladder), title, line))
-    return _stacked(parts) if parts else ""
+    return stacked(parts)
 
 
 def _price_lead(report: StudyReport) -> str:
@@ -233,10 +235,6 @@ def _flags(report: StudyReport) -> str:
     if decision is None or not decision.recommends:
         return panel("", "", "no configuration is recommended")
     return study_tables.flags(report, decision)
-
-
-def _stacked(parts: list[str]) -> str:
-    return f'<div class="stack">{"".join(parts)}</div>'
 
 
 def _searched(report: StudyReport) -> list[tuple[str, object]]:

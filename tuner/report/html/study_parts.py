@@ -8,10 +8,11 @@ from html import escape
 from tuner.diagnosis.model import NodeResult, State
 from tuner.report.findings import Advised, Tried, advised, unjudged, untried, why_nothing
 from tuner.report.html import study_charts, study_tables
-from tuner.report.html.page import facts, legend, panel, pill, table, when
+from tuner.report.html.page import facts, legend, panel, pill, stacked, table, when
 from tuner.report.html.study_plot import look_of
 from tuner.report.recorded import Recorded
 from tuner.report.study_health import Check
+from tuner.targets.base import config_text
 from tuner.units import show
 
 CHECK_PILLS = {
@@ -42,7 +43,7 @@ def findings(report: Recorded, tried: Tried = untried) -> str:
             parts.append(panel(table(("", "", ""), rows, ("", "", "dim wrap"))))
     if told:
         parts.append(panel("", "", told))
-    return f'<div class="stack">{"".join(parts)}</div>' if parts else ""
+    return stacked(parts)
 
 
 def _node(node: NodeResult) -> list[str]:
@@ -82,7 +83,7 @@ def timeline(report: Recorded) -> str:
     parts = [panel(legend([*shown, *failed]) + study_charts.timeline(report))]
     if told := study_tables.failures(report):
         parts.append(panel(told, "Measurements without a result"))
-    return f'<div class="stack">{"".join(parts)}</div>'
+    return stacked(parts)
 
 
 def provenance(report: Recorded, more: Sequence[tuple[str, object]] = ()) -> str:
@@ -99,7 +100,7 @@ def provenance(report: Recorded, more: Sequence[tuple[str, object]] = ()) -> str
         ("seeds of the measurements", ", ".join(map(str, seeds))),
         ("searched", "; ".join(map(str, space.get("axes") or []))),
         ("constraints", "; ".join(map(str, space.get("constraints") or []))),
-        ("fixed", " ".join(f"{k}={v}" for k, v in (space.get("fixed") or {}).items())),
+        ("fixed", config_text(space.get("fixed") or {}, none="")),
         ("quality file", space.get("quality") or budget.get("quality")),
         ("budget", budget.get("text")),
         ("spent", show(sum(o.spent_s for o in report.outcomes), "s") if report.outcomes else ""),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tuner.report.flags import FORMS, config_text, exported_text
+from tuner.report.flags import FORMS, exported_text
 from tuner.report.front import front_dicts
-from tuner.report.html.page import panel, pill, range_text, table
+from tuner.report.html.page import panel, pill, range_text, stacked, table
 from tuner.report.html.scale import Scale
 from tuner.report.optimize import SHOWN
 from tuner.report.recorded import Recorded
@@ -19,7 +19,7 @@ from tuner.search.importance import Importances
 from tuner.search.price import Ladder, Rung
 from tuner.slo.pooled import Pooled
 from tuner.stats import Estimate
-from tuner.targets.base import setting_text
+from tuner.targets.base import config_text, setting_text
 from tuner.targets.flags import DIALECTS
 from tuner.units import show
 
@@ -53,7 +53,7 @@ def sides(report: StudyReport, decision: Decision) -> str:
     for place, (load, _) in enumerate(decision.baseline.by_load):
         each = [(name, pooled.by_load[place][1]) for name, pooled in shown]
         parts.append(panel(_side_table(report, each, [], clauses=True), f"load {load}"))
-    return f'<div class="stack">{"".join(parts)}</div>'
+    return stacked(parts)
 
 
 def _side_table(

@@ -7,7 +7,8 @@ from html import escape
 
 import numpy as np
 
-from tuner.report.html.page import callout, document, head, panel, pill, section, table
+from tuner.report.html.page import callout, document, head, panel, pill, section, stacked, table
+from tuner.report.html.scale import FAR_BOUND, drawn_end
 from tuner.report.html.study_charts import WIDE, figure
 from tuner.report.html.study_knobs import knob_at, knob_scale
 from tuner.report.html.study_parts import (
@@ -49,8 +50,6 @@ WITHOUT_SLOS = (
     "Dot: measured; cross at the foot: no result. Upright lines: 95 % intervals; dashed: the "
     "setting as it was found."
 )
-FAR = 4
-"""A bound beyond so many times the largest value is left out: it would flatten all of them."""
 
 Points = tuple[SweepPoint, ...]
 
@@ -91,7 +90,7 @@ def _line(report: SweepReport, line: Line, points: Points) -> str:
     listed = panel(_table(report, line, points), "", best)
     marks = MARKS if report.slos else WITHOUT_SLOS
     lead = f"It trades: {trades_of(name)}. {marks}"
-    return section(title, f'<div class="stack">{"".join([*drawn, listed])}</div>', lead)
+    return section(title, stacked([*drawn, listed]), lead)
 
 
 def _chart(report: SweepReport, line: Line, points: Points, key: str, clause: Clause | None) -> str:
@@ -103,10 +102,10 @@ def _chart(report: SweepReport, line: Line, points: Points, key: str, clause: Cl
         and (found := point.pooled.summary.get(key)) is not None and found.measured
     ]  # fmt: skip
     unit = known[0].unit if known else ""
-    tops = [min(e.high, 1.6 * e.value) for e in known if math.isfinite(e.value)]
+    tops = [drawn_end(e.value, e.high) for e in known if math.isfinite(e.value)]
     values = [*(e.value for e in known), *tops]
     finite = [value for value in values if math.isfinite(value)]
-    if clause is not None and finite and clause.bound <= FAR * max(finite):
+    if clause is not None and finite and clause.bound <= FAR_BOUND * max(finite):
         values.append(clause.bound)
     x = knob_scale(line.axis, [point.value for point in points], LEFT, width - RIGHT)
     y = spread(values, height - BOTTOM, TOP, unit)

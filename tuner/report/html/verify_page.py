@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 
 from tuner.report.compare import ratio_text
-from tuner.report.flags import config_text
 from tuner.report.html import charts
 from tuner.report.html.compare_page import reach_of
 from tuner.report.html.page import (
@@ -40,6 +39,7 @@ from tuner.report.verify import (
 )
 from tuner.report.verify_study import StoredProof, VerifyReport
 from tuner.stats import Comparison
+from tuner.targets.base import config_text
 
 BADGES = {
     "holds": ("pass", "✔ holds"), "refuted": ("inconclusive", "refuted"),
