@@ -12,6 +12,7 @@ from tuner.cli.common import (
     add_load_options,
     add_output_options,
     add_prometheus_options,
+    output_file,
 )
 
 NAME = "bench"
@@ -37,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_prometheus_options(parser)
     add_database_option(parser)
     add_output_options(parser)
-    parser.add_argument("--html", metavar="FILE", help="write a report of its own to look at")
+    parser.add_argument(
+        "--html", type=output_file, metavar="FILE", help="write a report of its own to look at"
+    )
 
 
 def _add_sending(group: Any) -> None:

@@ -12,6 +12,7 @@ from tuner.cli.common import (
     EXIT_DONE,
     add_database_option,
     add_output_options,
+    output_file,
     print_json,
 )
 
@@ -33,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what matters: its figures decide the exit code, 1 when B is shown to be worse in one "
         "of them or in output_tps (without: output_tps, ttft_p95, itl_p95, e2e_p95, error_rate)",
     )  # fmt: skip
-    parser.add_argument("--html", metavar="FILE", help="also write the comparison as a web page")
+    parser.add_argument(
+        "--html", type=output_file, metavar="FILE", help="also write the comparison as a web page"
+    )
     add_database_option(parser)
     add_output_options(parser)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.cli.common import EXIT_DONE, add_database_option
+from tuner.cli.common import EXIT_DONE, add_database_option, output_file
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=FORMATS,
         help="default: by the ending of --output, else jsonl; times are seconds since its start",
     )  # fmt: skip
-    parser.add_argument("--output", metavar="FILE", help="default: standard output")
+    parser.add_argument(
+        "--output", type=output_file, metavar="FILE", help="default: standard output"
+    )
     add_database_option(parser)
 
 

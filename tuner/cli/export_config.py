@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.cli.common import EXIT_DONE, add_database_option
+from tuner.cli.common import EXIT_DONE, add_database_option, output_file
 
 if TYPE_CHECKING:
     from storage import Database
@@ -30,13 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--service", metavar="NAME", help="compose service or Helm modelSpec (engine, tuned)"
     )
-    parser.add_argument("--output", metavar="FILE", help="write there (default: print)")
+    parser.add_argument(
+        "--output", type=output_file, metavar="FILE", help="write there (default: print)"
+    )
     add_database_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
-    from tuner.errors import UserError
+    from tuner.cli.export import write_whole
     from tuner.report.flags import Served, exported_text
 
     with open_database(args.database, read_only=True) as database:
@@ -47,29 +49,28 @@ def run(args: argparse.Namespace) -> int:
     text = exported_text(exported, args.form or exported.spoken)
     if args.output is None:
         print(text, end="")
-        return EXIT_DONE
-    try:
-        Path(args.output).write_text(text)
-    except OSError as error:
-        raise UserError(f"--output {args.output}: {error.strerror or error}") from error
+    else:
+        write_whole(Path(args.output), lambda part: part.write_text(text, encoding="utf-8"))
     return EXIT_DONE
 
 
 def _chosen(database: Database, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The configuration a study recommends: its best, else the baseline it says to keep."""
     from tuner.errors import UserError
+    from tuner.exchange.belonging import study_named
+    from tuner.report.words import ANSWERS
 
-    study = database.get_study(name)
-    if study is None:
-        known = ", ".join(s.name for s in database.list_studies()) or "none"
-        raise UserError(f"no study named {name!r}; there are: {known}")
+    study = study_named(database, name)
     result = study.result or {}
     best = (result.get("best") or {}).get("config")
     if best:
         return dict(best), study.target or {}
     if not result:
         raise UserError(f"study {name!r} has no answer yet ({study.state}); go on with it first")
+    answer = str(result.get("answer"))
     baseline = (result.get("baseline") or {}).get("config")
-    if baseline and result.get("answer") == "keep_baseline":
+    if baseline and answer == "keep_baseline":
         return dict(baseline), study.target or {}
-    raise UserError(f"study {name!r} recommends no configuration: none is shown to meet the SLOs")
+    reason = result.get("reason")
+    why = f"{ANSWERS.get(answer, answer)}: {reason}" if reason else "none is shown to meet the SLOs"
+    raise UserError(f"study {name!r} recommends no configuration ({why})")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from tuner.cli.common import add_database_option, add_load_options, add_output_options
+from tuner.cli.common import (
+    add_database_option,
+    add_load_options,
+    add_output_options,
+    output_file,
+)
 from tuner.cli.executor_options import add_executor_options
 from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
 from tuner.cli.targets import add_tuned_target_options
@@ -71,8 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_database_option(parser)
     add_output_options(parser)
     parser.add_argument(
-        "--html", metavar="FILE", help="at the end also write what `tuner report` shows, as a page"
-    )
+        "--html", type=output_file, metavar="FILE",
+        help="at the end also write what `tuner report` shows, as a page",
+    )  # fmt: skip
 
 
 def _price(text: str) -> float:

@@ -12,6 +12,7 @@ from tuner.cli.common import (
     ProgressLine,
     add_database_option,
     add_output_options,
+    output_file,
     print_json,
 )
 from tuner.errors import UserError
@@ -33,9 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-bundle", metavar="FILE", help="read a bundle instead: no database is needed"
     )
-    parser.add_argument("--html", metavar="FILE", help="write it as one self-contained web page")
     parser.add_argument(
-        "--bundle", metavar="FILE",
+        "--html", type=output_file, metavar="FILE", help="write it as one self-contained web page"
+    )
+    parser.add_argument(
+        "--bundle", type=output_file, metavar="FILE",
         help="write the whole study with its raw records as JSON; packed when FILE ends in .gz",
     )  # fmt: skip
     add_database_option(parser)

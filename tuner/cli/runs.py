@@ -30,18 +30,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from storage import open_database
+    from tuner.exchange.belonging import study_named
     from tuner.report.runs import list_dict, list_lines
 
     with open_database(args.database, read_only=True) as database:
         studies = {study.id: study for study in database.list_studies()}
-        chosen = None
-        if args.study is not None:
-            chosen = next((key for key, s in studies.items() if s.name == args.study), None)
-            if chosen is None:
-                known = ", ".join(s.name for s in studies.values()) or "none"
-                raise UserError(
-                    f"no study named {args.study!r} in {database.location}; it has: {known}"
-                )
+        chosen = None if args.study is None else study_named(database, args.study).id
         rows = database.list_measurements(study_id=chosen)
     shown = rows[-args.last :] if args.last else rows
     if args.json:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
     from tuner.cli.common import print_json
-    from tuner.errors import UserError
+    from tuner.exchange.belonging import study_named
     from tuner.report.studies import study_dict, study_lines, study_list_lines
 
     database = open_database(args.database, read_only=True)
@@ -31,10 +31,7 @@ def run(args: argparse.Namespace) -> int:
             else:
                 print("\n".join(study_list_lines(studies)))
             return EXIT_DONE
-        study = database.get_study(args.name)
-        if study is None:
-            known = ", ".join(s.name for s in database.list_studies()) or "none"
-            raise UserError(f"no study named {args.name!r} in {args.database}; it has: {known}")
+        study = study_named(database, args.name)
         measurements = database.list_measurements(study_id=study.id)
         if args.json:
             print_json(study_dict(study, measurements))

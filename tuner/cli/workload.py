@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tuner.cli.common import EXIT_DONE, ProgressLine, print_json
+from tuner.cli.common import EXIT_DONE, ProgressLine, output_file, print_json
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --prometheus: how far back (default 15m); with --url: watch it that long",
     )  # fmt: skip
     record.add_argument(
-        "--output", metavar="FILE", help="with --proxy-log: the trace to write (default FILE.csv)"
-    )
+        "--output", type=output_file, metavar="FILE",
+        help="with --proxy-log: the trace to write (default FILE.csv)",
+    )  # fmt: skip
     record.add_argument("--time-column", default="", help="with --proxy-log: its name of the time")
     record.add_argument("--prompt-column", default="", help="… of the prompt tokens")
     record.add_argument("--output-column", default="", help="… of the output tokens")

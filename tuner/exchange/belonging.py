@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from storage.rows import Finding, Measurement, Study, Verification
 from tuner.diagnosis.stored import diagnosis_of
+from tuner.errors import UserError
 
 if TYPE_CHECKING:
     from storage import Database
@@ -58,7 +59,15 @@ def same_server(a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> boo
     return alike and place[0] == place[1]
 
 
-def unknown_study(database: Database, name: str) -> str:
+def study_named(database: Database, name: str) -> Study:
+    """Raises UserError, with the names there are, for one that is none."""
+    study = database.get_study(name)
+    if study is None:
+        raise UserError(_unknown(database, name))
+    return study
+
+
+def _unknown(database: Database, name: str) -> str:
     """The sentence: with those whose names begin alike or nearly so, else the newest."""
     known = [study.name for study in database.list_studies()]
     near = [one for one in known if one.startswith(name)]

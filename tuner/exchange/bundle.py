@@ -27,7 +27,7 @@ import orjson
 from storage.errors import StorageError
 from storage.rows import Finding, Measurement, Study, Verification
 from tuner.errors import UserError
-from tuner.exchange.belonging import findings_in, unknown_study, verifications_of
+from tuner.exchange.belonging import findings_in, study_named, verifications_of
 from tuner.exchange.bundle_rows import Row, checked_row
 from tuner.exchange.checks import checked
 from tuner.exchange.provenance import provenance
@@ -75,9 +75,7 @@ class StoredStudy:
 
 def of_database(database: Database, name: str) -> StoredStudy:
     """Raises UserError for a name that is none."""
-    study = database.get_study(name)
-    if study is None:
-        raise UserError(unknown_study(database, name))
+    study = study_named(database, name)
     rows = tuple(database.list_measurements(study_id=study.id))
     findings = findings_in(database, rows)
     verified = verifications_of(database, study, findings)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.errors import UserError
+from tuner.exchange.belonging import study_named
 from tuner.exchange.read import read_file
 from tuner.exchange.run import Run, from_stored
 
@@ -94,10 +95,7 @@ class Runs:
         return from_stored(row, columns, study)
 
     def _role(self, name: str, role: str) -> list[Run]:
-        study = self._database.get_study(name)
-        if study is None:
-            where = self._database.location
-            raise UserError(f"there is no study {name!r} in {where}{self._hint()}")
+        study = study_named(self._database, name)
         rows = self._database.list_measurements(study_id=study.id)
         config = _config(study, rows, role)
         chosen = [row for row in rows if row.config == config and row.summary is not None]

@@ -76,7 +76,7 @@ def test_ids_roles_and_whole_studies(database: str) -> None:
         ("99", "there is no run 99 in .*: it has 1 to 7"),
         ("4", "run 4 ended without a result: out of memory$"),
         ("nothing.json", "is no run: give .* or a file; studies: s, open, same"),
-        ("other:best", "there is no study 'other'"),
+        ("other:best", "no study named 'other'"),
         ("open:best", "has no answer yet"),
         ("open:baseline", "has no baseline"),
         ("same:best", "found nothing better than its baseline"),
