@@ -98,6 +98,7 @@ OUTCOME_COLOURS = {
     "unjudged": NEUTRAL,
     "failed": BAD,
     "invalid": NEUTRAL,
+    "no result": NEUTRAL,
 }
 OUTCOME_SHAPES = {
     "met": "circle",
@@ -106,6 +107,7 @@ OUTCOME_SHAPES = {
     "unjudged": "circle",
     "failed": "cross",
     "invalid": "square",
+    "no result": "cross",
 }
 
 
@@ -282,7 +284,7 @@ def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -
             {
                 "order": point.order,
                 "stage": point.stage,
-                "outcome": point.outcome,
+                "outcome": point.drawn_as,
                 "config": config_text(point.config),
                 "reason": point.reason or "–",
                 "shown": interval(figure.value, figure.low, figure.high, objective.unit),

@@ -16,18 +16,12 @@ from dashboard.format import interval
 from storage import Measurement, Study
 from tuner.errors import UserError
 from tuner.search.objective import CAPACITY
+from tuner.slo import VERDICTS
 from tuner.slo.names import METRICS
 from tuner.targets.base import config_text as written
 from tuner.workload import Workload
 
 Outcome = Literal["met", "missed", "undecided", "unjudged", "failed", "invalid"]
-
-_VERDICTS: dict[str, Outcome] = {
-    "pass": "met",
-    "fail": "missed",
-    "inconclusive": "undecided",
-}
-
 
 _ELIGIBLE = ("met", "unjudged")
 _AS_SHOWN = {"share": "ratio"}
@@ -52,7 +46,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement. order counts from 1; value is None unless the measurement has a result."""
+    """One measurement. order counts from 1; the objective has no value unless the measurement has a
+    result; reason then says why."""
 
     order: int
     measurement_id: int
@@ -65,6 +60,12 @@ class Point:
     started_at_s: float
     duration_s: float | None
     load: str = ""
+
+    @property
+    def drawn_as(self) -> Outcome | Literal["no result"]:
+        """Without a figure it is no point of the verdict that its other figures had."""
+        scored = self.objective.value is not None or self.outcome in ("failed", "invalid")
+        return self.outcome if scored else "no result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,21 +227,29 @@ def _point(order: int, row: Measurement, objective: Objective) -> Point:
         found = Estimate(load.arrivals.level if load else None, unit=objective.unit)
     elif measured:
         found = figures.get(objective.metric, found)
-    if found.value is not None and not math.isfinite(found.value):
-        found = Estimate(None)  # most requests failed: a latency of infinity is no score
+    lacks = _lacks(found, objective) if measured else ""
     return Point(
         order=order,
         measurement_id=row.id,
         stage=row.stage,
         outcome=outcome,
         config=row.config,
-        objective=found,
+        objective=Estimate(None) if lacks else found,
         figures=figures,
-        reason=_reason(row, outcome),
+        reason="; ".join(filter(None, (lacks, _reason(row, outcome)))),
         started_at_s=row.started_at_s,
         duration_s=row.duration_s,
         load=str((row.workload or {}).get("text", "")),
     )
+
+
+def _lacks(found: Estimate, objective: Objective) -> str:
+    """Why a measurement has no score, "" where it has: a failed request's latency is infinite."""
+    if found.value is not None:
+        finite = math.isfinite(found.value)
+        return "" if finite else f"{objective.metric} is infinite: too many requests failed"
+    cause = "its load cannot be read" if objective.is_capacity else "it was not measured"
+    return f"no {objective.metric}: {cause}"
 
 
 def _outcome(row: Measurement) -> Outcome:
@@ -255,7 +264,7 @@ def outcome_of(verdict: Mapping[str, Any]) -> Outcome:
     """A verdict that asked for nothing judges nothing."""
     if not verdict.get("clauses"):
         return "unjudged" if verdict.get("state") != "fail" else "missed"
-    return _VERDICTS.get(str(verdict.get("state", "")), "unjudged")
+    return VERDICTS.get(str(verdict.get("state", "")), "unjudged")
 
 
 def _reason(row: Measurement, outcome: Outcome) -> str:

@@ -21,6 +21,7 @@ OUTCOME_TONES = {
     "unjudged": "neutral",
     "failed": "bad",
     "invalid": "neutral",
+    "no result": "neutral",
 }
 FIGURES = {
     "output_tps": "Output tokens",

@@ -259,8 +259,8 @@ def _without_result(found: Sequence[Point]) -> None:
             str(point.order),
             point.stage,
             comparison.config_cell(point.config),
-            markup.pill(point.outcome, comparison.OUTCOME_TONES[point.outcome]),
-            markup.escape(point.reason or "no figure for the objective"),
+            markup.pill(point.drawn_as, comparison.OUTCOME_TONES[point.drawn_as]),
+            markup.escape(point.reason),
         ]
         for point in failed
     ]

@@ -9,8 +9,9 @@ import pytest
 
 import dashboard
 from dashboard.charts import front, study_history, sweep, time_series
-from dashboard.history import Estimate, Point, parse_objective
+from dashboard.history import Estimate, Point, parse_objective, points
 from dashboard.theme import NEUTRAL
+from tests.dashboard.test_history import row
 
 RATE = parse_objective("maximize output_tps")
 
@@ -111,3 +112,34 @@ def test_a_sweeps_interval_without_an_upper_end_is_drawn_and_cut_off() -> None:
     assert [row["high"] for row in rows] == pytest.approx([3200.0, 1100.0])
     assert rows[0]["shown"] == "2 s (1.5 … ∞) n=20"
     assert sweep("k", ["1"], [Estimate(math.inf)], "ttft_p95", None) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ("inf", "ttft_p95 is infinite: too many requests failed"),
+        (None, "no ttft_p95: it was not measured"),
+        ("absent", "no ttft_p95: it was not measured"),
+    ],
+)
+def test_a_measurement_whose_objective_has_no_figure_is_drawn_without_a_result(
+    stored: str | None, why: str
+) -> None:
+    """Its other figures met their SLO: it is neither a point of that verdict nor a score of 0."""
+    verdict = {"state": "pass", "clauses": [{"clause": "output_tps>1", "state": "pass"}]}
+    figures = {} if stored == "absent" else {"ttft_p95": {"value": stored, "low": 0.1, "high": 9}}
+    objective = parse_objective("minimize ttft_p95")
+    rows = [
+        row(1, summary={"figures": {"ttft_p95": {"value": 0.2}}}, verdict=verdict),
+        row(2, summary={"figures": figures}, verdict=verdict),
+    ]
+    chart = study_history(points(rows, objective), objective, None).to_dict()
+    [drawn] = [data for data in chart["datasets"].values() if "outcome" in data[0]]
+    [marks] = [layer for layer in chart["layer"] if layer["mark"]["type"] == "point"]
+    scale = marks["encoding"]["shape"]["scale"]
+    shapes = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert [shapes[one["outcome"]] for one in drawn] == ["circle", "cross"]
+    told = {field["field"]: drawn[1][field["field"]] for field in marks["encoding"]["tooltip"]}
+    assert (told["outcome"], told["reason"], told["shown"]) == ("no result", why, "–")
+    assert [drawn[1][end] for end in ("low", "high")] == [None, None]
+    assert [one["best"] for one in drawn] == [200.0, 200.0]
