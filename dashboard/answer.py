@@ -25,6 +25,8 @@ from dashboard.history import (
 )
 from storage import Study
 from tuner.report.words import ANSWERS, GAINS
+from tuner.stats import CONFIDENCE
+from tuner.units import digits, show
 
 _TONES = {
     "improved": "good",
@@ -47,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """title is "" while nothing is decided. flags: engine → command line that reproduces it.
+    """title is "" while nothing is decided. flags: engine → command line, where one is recommended.
 
     closest names the configuration nearest to the SLOs where none met them.
     """
@@ -69,16 +71,17 @@ def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Ans
     answer = str(result.get("answer", ""))
     title, tone = ANSWERS.get(answer, answer), _TONES.get(answer, "info")
     reason, closest = str(result.get("reason") or ""), result.get("closest") or {}
-    recommended = answer != "none_feasible"
+    compared = answer != "none_feasible"
+    recommends = bool((result.get("best") or {}).get("config")) or answer == "keep_baseline"
     return Answer(
         title=title,
         tone=tone,
         reason="" if reason.lower() == title.lower() else reason,
-        gain=_gain_text(result.get("gain") or {}, objective) if recommended else "",
+        gain=_gain_text(result.get("gain") or {}, objective) if compared else "",
         base=_side(result.get("baseline"), found) or _of_point(baseline(found)),
         best=_side(result.get("best"), found),
         closest=f"closest was {config_text(closest)}" if closest else "",
-        flags=dict(result.get("flags") or {}) if recommended else {},
+        flags=dict(result.get("flags") or {}) if recommends else {},
     )
 
 
@@ -117,9 +120,11 @@ def _gain_text(gain: Mapping[str, Any], objective: Objective) -> str:
     ratio, low, high = (gain.get(key) for key in ("ratio", "low", "high"))
     if ratio is None:
         return ""
-    text = f"{objective.metric} {ratio:.3g} × baseline"
+    text = f"{objective.metric} {digits(ratio)} × baseline"
     pairs = int(gain.get("pairs") or 0)
     if low is None or high is None:
         return f"{text} ({pairs} pair, no interval: no gain or loss is claimed)"
     word = GAINS.get(str(gain.get("outcome")), "")
-    return f"{text} (95 % interval {low:.3g} to {high:.3g}, {pairs} interleaved pairs): {word}"
+    level = show(float(gain.get("confidence") or CONFIDENCE), "share")
+    ends = f"{digits(low)} to {digits(high)}"
+    return f"{text} ({level} interval {ends}, {pairs} interleaved pairs): {word}"

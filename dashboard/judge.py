@@ -1,7 +1,7 @@
 """Which SLO clauses live histograms can judge, and how a latency stands against one.
 
 Only percentile and mean clauses on latencies the engine exports; the quantile comes from buckets,
-so the words on the page are "meets", "misses" and "undecided", not the tuner's verdict on records.
+so it is no verdict on records; the words are the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from dashboard.live import LATENCIES, Latency, attainment
 from tuner.budget.events import GAPS
 from tuner.diagnosis.thresholds import DEFAULT
-from tuner.slo import Clause, parse_slos
+from tuner.slo import VERDICTS, Clause, parse_slos
 from tuner.stats.quantiles import exceedance_test
 from tuner.stats.rates import clopper_pearson
+
+_MET, _MISSED = (VERDICTS["pass"], "good"), (VERDICTS["fail"], "bad")
+_UNDECIDED = (VERDICTS["inconclusive"], "warn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,9 @@ class LatencySlo:
             return "no traffic" if latency.mean.outcome == "no_traffic" else "no data", "neutral"
         if self.quantile is None:
             if latency.mean.samples < DEFAULT("high_requests"):
-                return "undecided", "warn"
+                return _UNDECIDED
             met = (latency.mean.value or 0.0) <= self.bound_s
-            return ("meets", "good") if met else ("misses", "bad")
+            return _MET if met else _MISSED
         return self._by_exceedance(latency, self.quantile)
 
     def _by_exceedance(self, latency: Latency, quantile: float) -> tuple[str, str]:
@@ -45,10 +48,10 @@ class LatencySlo:
         total = latency.mean.samples
         most_over, least_over = (round(total * (1 - edge)) for edge in share)
         if exceedance_test(total, most_over, quantile) == "below":
-            return "meets", "good"
+            return _MET
         if exceedance_test(total, least_over, quantile) == "above":
-            return "misses", "bad"
-        return "undecided", "warn"
+            return _MISSED
+        return _UNDECIDED
 
     def attained_interval(self, latency: Latency) -> tuple[float, float] | None:
         """Of the share within the bound, exact at 95 %, as widely as the buckets allow. None

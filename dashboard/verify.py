@@ -21,7 +21,8 @@ from dashboard.verify_run import Verifications, View, words
 from engine.knobs import LIVE_KNOBS
 from storage import StorageError
 from tuner.diagnosis import NodeResult
-from tuner.report.verify import TITLES, WORDS
+from tuner.report.verify import TITLES
+from tuner.report.words import OUTCOMES
 from tuner.verify.history import Record, records
 from tuner.workload.grammar import DEFAULT
 
@@ -110,7 +111,7 @@ def _figures(result: Mapping[str, Any]) -> str:
         )
     for key, found in (result.get("side_effects") or {}).items():
         if found.get("outcome") in ("improved", "worse") and found.get("ratio") is not None:
-            parts.append(f"{key} × {found['ratio']:.3g} {WORDS[found['outcome']]}")
+            parts.append(f"{key} × {found['ratio']:.3g} {OUTCOMES[found['outcome']]}")
     before, after = result.get("node_before"), result.get("node_after")
     if before and after:
         parts.append(f"{result.get('node')} {before} → {after}".replace("_", " "))

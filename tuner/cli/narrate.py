@@ -16,7 +16,7 @@ from tuner.search.trial import Outcome
 from tuner.search.trials import Trial, trials_of
 from tuner.slo import SloSet
 from tuner.targets.base import config_text
-from tuner.units import show
+from tuner.units import digits, show
 
 
 class Narrator:
@@ -88,7 +88,7 @@ class Narrator:
 
     def _figure(self, trial: Trial, objective: Objective, value: float) -> str:
         if self._goal is not None and len(self._goal.loads) > 1:
-            worst = f"{value:.3g} × baseline (worst of {len(self._goal.loads)} loads)"
+            worst = f"{digits(value)} × baseline (worst of {len(self._goal.loads)} loads)"
             return f"{objective.key} {worst}"
         part = trial.parts[0]
         if objective.key == CAPACITY and part.workload is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tuner.report.words import FIGURE_HEAD, MARKS, figure_line
+from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.server_side import Check, crosscheck
 from tuner.units import show
 
@@ -102,11 +102,12 @@ def _verdict_lines(made: Measurement, verdict: Verdict) -> list[str]:
         value = show(clause.estimate.value, clause.estimate.unit)
         reason = f" · {clause.reason}" if clause.reason else ""
         lines.append(
-            f"{MARKS[clause.state]} {clause.clause.text}: {clause.state}, measured {value}{reason}"
+            f"{MARKS[clause.state]} {clause.clause.text}: {VERDICTS[clause.state]}, "
+            f"measured {value}{reason}"
         )
     for reason, count in made.summary_dict()["failures"]:
         lines.append(f"✘ {count} × {reason}")
     if verdict.clauses or verdict.state != "pass":
         because = f": {verdict.reason}" if verdict.reason else ""
-        lines.append(f"verdict: {verdict.state}{because}")
+        lines.append(f"verdict: {VERDICTS[verdict.state]}{because}")
     return lines

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.exchange.run import Run, settings_text
 from tuner.report.table import aligned, figure_text
-from tuner.units import digits
+from tuner.report.words import OUTCOMES
+from tuner.units import digits, signed_digits
 
 if TYPE_CHECKING:
     from tuner.slo import SloSet
@@ -26,10 +27,6 @@ SHOWN = (
 HEADLINE = ("output_tps", "ttft_p95", "itl_p95", "e2e_p95", "error_rate")
 """What the exit code speaks of when no SLO says what matters."""
 
-WORDS = {
-    "improved": "improved", "worse": "worse", "no_difference": "no difference",
-    "inconclusive": "inconclusive",
-}  # fmt: skip
 UNEQUAL = 1.2
 """Windows further apart than this ratio are told."""
 
@@ -145,7 +142,7 @@ def compare_dict(compared: Compared) -> dict[str, Any]:
 def ratio_text(found: Comparison) -> tuple[str, str]:
     """(ratio, its interval), of shares their difference; a dash where there is none."""
     if found.difference is not None:
-        value, low, high = (f"{100 * part:+.3g}" for part in found.difference)
+        value, low, high = (signed_digits(100 * part) for part in found.difference)
         return f"{value} points", f"{low} … {high}"
     if math.isnan(found.ratio):
         return "–", "–"
@@ -155,7 +152,7 @@ def ratio_text(found: Comparison) -> tuple[str, str]:
 def _row(key: str, found: Comparison) -> list[str]:
     ratio, interval = ratio_text(found)
     sides = [figure_text(side) if side is not None else "–" for side in (found.a, found.b)]
-    return [key, *sides, ratio, interval, WORDS[found.outcome]]
+    return [key, *sides, ratio, interval, OUTCOMES[found.outcome]]
 
 
 def _side(name: str, runs: Sequence[Run]) -> str:

@@ -24,7 +24,7 @@ from tuner.search.trials import of_config, trials_of
 from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison
 from tuner.targets.base import config_text, setting_text
-from tuner.units import count_text, show
+from tuner.units import count_text, digits, show
 
 SHOWN = ("output_tps", "ttft_p50", "ttft_p95", "tpot_p50", "itl_p95", "e2e_p95", "error_rate")
 UNSTEADY = 1.3
@@ -142,7 +142,7 @@ def gain_text(decision: Decision, objective: Objective, gain: Comparison | None 
     gain = gain if gain is not None else decision.gain
     if gain is None or math.isnan(gain.ratio):
         return f"{objective.key}: no paired comparison with the baseline"
-    text = f"{objective.key} {gain.ratio:.3g} × baseline"
+    text = f"{objective.key} {digits(gain.ratio)} × baseline"
     if decision.best is None and decision.compared_config is not None:
         text = f"best candidate {config_text(decision.compared_config)}: {text}"
     if not math.isfinite(gain.high):
@@ -151,8 +151,9 @@ def gain_text(decision: Decision, objective: Objective, gain: Comparison | None 
     if gain.confidence > CONFIDENCE:
         candidates = count_text(decision.candidates, "candidate")
         shared = f"; {CONFIDENCE:.0%} for {candidates} at {len(LOOKS)} looks together"
+    ends = f"{digits(gain.low)} to {digits(gain.high)}"
     return (
-        f"{text} ({gain.confidence * 100:.3g} % interval {gain.low:.3g} to {gain.high:.3g} from "
+        f"{text} ({show(gain.confidence, 'share')} interval {ends} from "
         f"{gain.n} interleaved pairs, same requests on both sides{shared}): {GAINS[gain.outcome]}"
     )
 

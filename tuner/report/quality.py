@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tuner.report.words import MARKS
+from tuner.report.words import MARKS, VERDICTS
 from tuner.units import show
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def quality_lines(
         lines += ["", f"guessing gets {guessed} of the multiple-choice items right"]
     lines += [f"failed {count} ×: {why}" for why, count in result.failures[:MOST_REASONS]]
     lines += [
-        f"{MARKS[one.state]} {one.clause.text}: {one.state}{_because(one.reason)}"
+        f"{MARKS[one.state]} {one.clause.text}: {VERDICTS[one.state]}{_because(one.reason)}"
         for one in verdicts
     ]
     return lines

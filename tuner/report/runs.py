@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.exchange.run import Run, settings_text
+from tuner.printable import shortened
 from tuner.report.table import aligned, figure_text
 from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.stats.estimate import Estimate
@@ -91,12 +92,13 @@ def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
     for clause in verdict.get("clauses") or []:
         estimate = Estimate.from_dict(clause["estimate"])
         reason = f" · {clause['reason']}" if clause.get("reason") else ""
-        measured = show(estimate.value, estimate.unit)
-        lines.append(f"{MARKS[clause['state']]} {clause['clause']}: {clause['state']}, "
-                     f"measured {measured}{reason}")  # fmt: skip
+        state, measured = clause["state"], show(estimate.value, estimate.unit)
+        lines.append(
+            f"{MARKS[state]} {clause['clause']}: {VERDICTS[state]}, measured {measured}{reason}"
+        )
     if verdict.get("clauses") or verdict.get("state") != "pass":
         because = f": {verdict['reason']}" if verdict.get("reason") else ""
-        lines.append(f"verdict: {verdict.get('state')}{because}")
+        lines.append(f"verdict: {VERDICTS.get(str(verdict.get('state')), '–')}{because}")
     return lines
 
 
@@ -111,7 +113,7 @@ def _row(row: Measurement, study: Study | None) -> list[str]:
         time.strftime("%Y-%m-%d %H:%M", time.gmtime(row.started_at_s)),
         f"imported ({imported})" if imported else what,
         _target(row, study),
-        _shortened(str((row.workload or {}).get("text") or "–"), 48),
+        shortened(str((row.workload or {}).get("text") or "–"), 48),
         VERDICTS.get(verdict, row.state) if row.slos and row.state == "ok" else row.state,
         *(_short(figures.get(key)) for key in IN_LINE),
     ]
@@ -124,17 +126,13 @@ def _target(row: Measurement, study: Study | None) -> str:
     parts = [url.removeprefix("http://"), model.rsplit("/", 1)[-1]]
     if study is not None:
         parts = [parts[0], settings_text(config)]
-    return _shortened(" ".join(part for part in parts if part) or "–", 60)
+    return shortened(" ".join(part for part in parts if part) or "–", 60)
 
 
 def _short(stored: Mapping[str, Any] | None) -> str:
     if not stored:
         return "–"
     return figure_text(Estimate.from_dict(dict(stored)))
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _or_dash(value: object) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tuner.stats import Estimate
-from tuner.units import show
+from tuner.units import digits, show
 
 
 def estimate_text(estimate: Estimate | None) -> str:
@@ -19,6 +20,14 @@ def estimate_text(estimate: Estimate | None) -> str:
 def figure_text(estimate: Estimate) -> str:
     """The same of a figure that was asked for: `no data` where there is none."""
     return estimate_text(estimate) if estimate.measured else "no data"
+
+
+def factor_text(ratio: float, low: float = math.nan, high: float = math.nan) -> str:
+    """`× 1.31 [1.22, 1.41]`; without the brackets where there is no interval."""
+    told = f"× {digits(ratio)}"
+    if math.isnan(low) or math.isnan(high):
+        return told
+    return f"{told} [{digits(low)}, {digits(high)}]"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

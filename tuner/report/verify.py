@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage import Verification
-from tuner.report.table import aligned
-from tuner.report.words import VERDICTS
+from tuner.report.table import aligned, factor_text
+from tuner.report.words import OUTCOMES, VERDICTS
 from tuner.slo import VerdictState
 from tuner.stats import Comparison
 from tuner.targets.base import config_text
+from tuner.units import digits, show, signed_digits
 from tuner.verify.history import records
 from tuner.verify.predict import Prediction, kept
 from tuner.verify.proof import Answer, Proof
@@ -21,12 +22,8 @@ TITLES = {
     "holds": "The advice holds",
     "refuted": "The advice does not hold",
     "harmful": "The advice does harm",
-    "undecided": "Not decided yet",
+    "undecided": "Undecided",
 }
-WORDS = {
-    "improved": "better", "worse": "worse", "no_difference": "no difference",
-    "inconclusive": "not shown",
-}  # fmt: skip
 _STATES = {"cant_tell": "can't tell", "not_applicable": "not applicable"}
 
 
@@ -81,7 +78,7 @@ def advice_text(proposal: Proposal) -> str:
 def predicted_text(proof: Proof) -> str:
     found, key = proof.prediction, proof.proposal.objective.key
     if isinstance(found, Prediction):
-        return f"{key} × {found.low:.3g} to {found.high:.3g}: {found.ground}"
+        return f"{key} {factor_text(found.low)} to {digits(found.high)}: {found.ground}"
     return f"no prediction: {found}"
 
 
@@ -94,9 +91,10 @@ def realised_text(key: str, found: Mapping[str, Any] | None) -> str:
     if math.isnan(ratio):
         return f"{key}: no ratio ({found.get('method') or 'it is not measured on a side'})"
     if found["pairs"] < 2:
-        return f"{key} × {ratio:.3g} ({pairs}, no interval)"
-    told = f"{100 * found['confidence']:.4g} % interval, {pairs}, same arrivals and prompts"
-    text = f"{key} × {ratio:.3g} [{low:.3g}, {high:.3g}] ({told}): {WORDS[found['outcome']]}"
+        return f"{key} {factor_text(ratio)} ({pairs}, no interval)"
+    level = show(found["confidence"], "share")
+    told = f"{level} interval, {pairs}, same arrivals and prompts"
+    text = f"{key} {factor_text(ratio, low, high)} ({told}): {OUTCOMES[found['outcome']]}"
     return f"{text}; {found['prediction']}" if found.get("prediction") else text
 
 
@@ -125,13 +123,13 @@ def _side_effects(proof: Proof) -> list[str]:
     lines = []
     for key, found in proof.side_effects().items():
         if found.difference is not None:
-            change, low, high = (100 * part for part in found.difference)
-            figures = f"{change:+.3g} [{low:+.3g}, {high:+.3g}] percentage points"
+            change, low, high = (signed_digits(100 * part) for part in found.difference)
+            figures = f"{change} [{low}, {high}] percentage points"
         elif not math.isnan(found.ratio):
-            figures = f"× {found.ratio:.3g} [{found.low:.3g}, {found.high:.3g}]"
+            figures = factor_text(found.ratio, found.low, found.high)
         else:
             continue
-        lines.append(f"{key} {figures}: {WORDS[found.outcome]}")
+        lines.append(f"{key} {figures}: {OUTCOMES[found.outcome]}")
     return lines
 
 
@@ -172,7 +170,7 @@ def history_lines(rows: Sequence[Verification]) -> list[str]:
     table = [["node", "advice", "figure", "holds", "refuted", "harmful", "undecided",
               "median ×", "as predicted", ""]]  # fmt: skip
     for record in records(rows):
-        ratio = "–" if record.median_ratio is None else f"{record.median_ratio:.3g}"
+        ratio = "–" if record.median_ratio is None else digits(record.median_ratio)
         agreed = f"{record.as_predicted} of {record.predicted}" if record.predicted else "–"
         counts = map(str, (record.holds, record.refuted, record.harmful, record.undecided))
         table.append(

@@ -1,9 +1,13 @@
-"""What the terminal and the dashboard call answers, gains and verdicts: one table for both."""
+"""What the terminal, the pages and the dashboard call answers, gains and outcomes: one table each.
+
+The words for verdicts stand beside their states (tuner.slo.judge).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuner.slo import VERDICTS as VERDICTS
 from tuner.units import show
 
 if TYPE_CHECKING:
@@ -12,13 +16,18 @@ if TYPE_CHECKING:
 ANSWERS = {
     "improved": "A better configuration is confirmed",
     "keep_baseline": "Keep the baseline",
-    "undecided": "Not decided yet",
+    "undecided": "Undecided",
     "none_feasible": "No configuration met the SLOs",
     "swept": "Swept",
 }
 
-VERDICTS = {"pass": "met", "fail": "missed", "inconclusive": "undecided"}
 MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
+
+OUTCOMES = {
+    "improved": "better", "worse": "worse", "no_difference": "no difference",
+    "inconclusive": "undecided",
+}  # fmt: skip
+"""Of one figure on two sides."""
 
 GAINS = {
     "improved": "confirmed",

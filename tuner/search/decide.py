@@ -213,16 +213,16 @@ def _judge(base: Pooled, baseline: Config, found: Standing, goal: Goal, why_none
         if state == "pass":
             return recommend("improved", "meets the SLOs, which the baseline misses")
         return recommend(
-            "undecided", "the baseline misses the SLOs; the best candidate is not yet decided"
+            "undecided", "the baseline misses the SLOs; the best candidate is undecided"
         )
     if found.improved:
         if state == "pass":
             return recommend("improved", f"{name} is better and the SLOs are met")
-        return recommend("undecided", f"{name} is better, the SLOs are not yet decided")
+        return recommend("undecided", f"{name} is better, the SLOs are undecided")
     if base_state == "inconclusive" and "worse" not in found.outcomes:
         if state == "pass":
             return recommend(
-                "undecided", "meets the SLOs; whether the baseline meets them too is not decided"
+                "undecided", "meets the SLOs; whether the baseline meets them too is undecided"
             )
         return keep(
             "undecided", "neither the baseline nor the best candidate is shown to meet the SLOs"
@@ -261,11 +261,12 @@ def _without_candidate(
         return Decision("undecided", reason, baseline, base)
     if state == "fail":
         return Decision("none_feasible", _why_none(trials, baseline, goal), baseline, base)
-    alone = not _others(trials, baseline)
+    if not _others(trials, baseline):
+        return Decision("undecided", ONLY_BASELINE, baseline, base)
     if reason := unconfirmed_text(trials, baseline, goal):
         return Decision("undecided", reason, baseline, base)
     if state == "pass":
-        reason = ONLY_BASELINE if alone else "no configuration promised to be better"
+        reason = "no configuration promised to be better"
         return Decision("keep_baseline", reason, baseline, base)
     reason = "no candidate was confirmed and the baseline is undecided"
-    return Decision("undecided", ONLY_BASELINE if alone else reason, baseline, base)
+    return Decision("undecided", reason, baseline, base)

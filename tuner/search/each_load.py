@@ -23,6 +23,7 @@ from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE, Comparison, Estimate, RunNoise, compare_rates, run_noise
 from tuner.stats.compare import Outcome as Result
 from tuner.stats.runs import FEWEST_DEGREES
+from tuner.units import digits
 from tuner.workload import Workload
 
 
@@ -81,7 +82,8 @@ class EachLoad:
         # While baselines are measured, what they are compared with, their mean, is not known yet.
         if len(self.loads) == 1 or value is None or trial.stage == "baseline":
             return ""
-        return f"worst of {len(self.loads)} loads: {self.objectives[0].key} {value:.3g} × baseline"
+        figure = f"{self.objectives[0].key} {digits(value)} × baseline"
+        return f"worst of {len(self.loads)} loads: {figure}"
 
     def pooled(
         self,

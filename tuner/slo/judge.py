@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from tuner.measure import Measurement
 
 VerdictState = Literal["pass", "fail", "inconclusive"]
+VerdictWord = Literal["met", "missed", "undecided"]
+VERDICTS: Mapping[str, VerdictWord] = {
+    "pass": "met", "fail": "missed", "inconclusive": "undecided",
+}  # fmt: skip
+"""What a user reads for the state of a clause or a verdict, wherever one is shown."""
 
 MARGIN_LIMIT = 2.0
 """Margins are clipped to ±e²: beyond that "how much worse" says nothing to a search."""

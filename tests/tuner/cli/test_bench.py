@@ -31,8 +31,8 @@ def test_table_and_stored_measurement(tmp_path: Path, capsys: pytest.CaptureFixt
     shown = capsys.readouterr()
     assert code == 0
     assert "95 % interval" in shown.out
-    assert "✔ ttft_p95<30s: pass" in shown.out
-    assert "verdict: pass" in shown.out
+    assert "✔ ttft_p95<30s: met, measured" in shown.out
+    assert "verdict: met" in shown.out
     database = open_database(path, read_only=True)
     (stored,) = database.list_measurements(stage="bench")
     records = from_columns(database.load_records(stored.id))
@@ -60,7 +60,7 @@ def test_refusing_server_fails(capsys: pytest.CaptureFixture[str]) -> None:
         code = main(["bench", server.url, *QUICK, "--no-store"])
     shown = capsys.readouterr()
     assert code == 1
-    assert "verdict: fail: every request failed" in shown.out
+    assert "verdict: missed: every request failed" in shown.out
     assert "HTTP 503" in shown.out
 
 
@@ -68,7 +68,7 @@ def test_hanging_server_is_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
     with FakeServer(lambda _, __: steps(HANG)) as server:
         options = ["--workload", "prompt=8,output=4,concurrency=2", "--warmup", "0s"]
         assert main(["bench", server.url, *options, "--duration", "1s", "--no-store"]) == 0
-    assert "verdict: inconclusive: no request ended" in capsys.readouterr().out
+    assert "verdict: undecided: no request ended" in capsys.readouterr().out
 
 
 def test_result_is_shown_though_it_cannot_be_stored(

@@ -77,7 +77,7 @@ def test_import_keeps_and_judges(tmp_path: Path, capsys: Capture) -> None:
                "e2e_p50<1m", "--database", path)  # fmt: skip
     assert "kept as run 1" in out
     assert "imported from vllm bench serve" in out
-    assert "✔ e2e_p50<1m: pass" in out
+    assert "✔ e2e_p50<1m: met" in out
     listed = told(capsys, "runs", "--database", path)
     assert "imported (vllm bench serve)" in listed
     (run,) = told_json(capsys, "import", str(fixture("guidellm-0.8-constant.json")), "--database",
@@ -202,7 +202,7 @@ def test_several_loads_are_compared_each_for_itself(tmp_path: Path, capsys: Capt
         (["rejudge", "1", "--slo", "ttft_p95<500"], "unit"),
         (["rejudge", "1", "--slo", "rps>1", "--price-per-hour", "0"], "more than 0"),
         (["rejudge", "nothing", "--slo", "rps>1"], "is no run"),
-        (["compare", "1", "x:best"], "there is no study"),
+        (["compare", "1", "x:best"], "no study named 'x'"),
         (["compare", "1", "2", "--html", "/nowhere/c.html"], "cannot be written"),
         (["runs", "--study", "x"], "no study named 'x'"),
         (["runs", "--last", "-1"], "--last must be 0 or more"),

@@ -33,7 +33,7 @@ def test_the_tuned_engines_command_line(
     assert main(["export-config", "s", "--as", "helm", "--output", "values.yaml"]) == 0
     assert "maxNumSeqs: 8" in (tmp_path / "values.yaml").read_text()
     assert main(["export-config", "s", "--as", "env", "--output", "no/such/file"]) == 2
-    assert "--output no/such/file: No such file" in capsys.readouterr().err
+    assert "no/such/file cannot be written: No such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,14 @@ def test_the_tuned_engines_command_line(
         (
             {"answer": "none_feasible", "best": {}, "baseline": {"config": {"a": 1}}},
             "recommends no",
+        ),
+        (
+            {
+                "answer": "undecided",
+                "reason": "only the baseline has a result",
+                "baseline": {"config": {"a": 1}},
+            },
+            "recommends no configuration (Undecided: only the baseline has a result)",
         ),
     ],
 )
@@ -58,7 +66,7 @@ def test_no_answer_is_no_configuration(
     assert main(["export-config", "s"]) == 2
     assert says in capsys.readouterr().err
     assert main(["export-config", "other"]) == 2
-    assert "there are: s" in capsys.readouterr().err
+    assert "no study named 'other'" in capsys.readouterr().err
 
 
 def test_a_kept_baseline_is_a_recommendation(

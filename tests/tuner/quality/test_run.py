@@ -145,7 +145,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert [one["state"] for one in told["clauses"]] == ["pass"]
         missed = tuner(*words, "--slo", "accuracy>99%", cwd=tmp_path)
         assert missed.returncode == 1
-        assert "✘ accuracy>99%: fail" in missed.stdout
+        assert "✘ accuracy>99%: missed" in missed.stdout
 
 
 def asked(server: ScoringServer) -> int:

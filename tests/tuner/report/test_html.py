@@ -151,7 +151,7 @@ def test_comparison_shows_both_sides_and_the_outcome() -> None:
     assert "B is worse in ttft_p95" in page
     assert "A: p50" in page
     assert numbers(page)
-    assert "▲ B improved" in compared_page(slow, fast, parse_slos(["ttft_p95<100ms"]))
+    assert "▲ B better" in compared_page(slow, fast, parse_slos(["ttft_p95<100ms"]))
 
 
 def test_cdf_keeps_tail_and_share_of_failures() -> None:

@@ -85,7 +85,7 @@ def test_one_that_was_stopped_shows_its_pairs_so_far(tmp_path: Path) -> None:
     assert "the study is stopped" in text
     assert "1 interleaved pair, no interval" in text
     assert "no prediction: none is stored" in text
-    assert "Not decided yet" in text
+    assert "Undecided: " in text
     assert report.proof is not None
     assert report.proof.proposal.node == "4.interference"
     whole(page_of(report), charts=page_of(report).count("<svg"))

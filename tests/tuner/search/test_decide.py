@@ -103,7 +103,7 @@ def test_what_is_not_shown_to_meet_the_slos_is_not_called_kept() -> None:
 def test_meeting_where_the_baseline_is_undecided_is_not_called_better() -> None:
     found = answer(small(0.1, 0.42), small(19.36, 20))  # as many tokens within the window
     assert (found.answer, found.best_config, found.met) == ("undecided", SMALL, True)
-    assert "whether the baseline meets them too is not decided" in found.reason
+    assert "whether the baseline meets them too is undecided" in found.reason
 
 
 def test_both_missing_is_none_feasible() -> None:
@@ -129,6 +129,7 @@ def test_nothing_is_said_of_configurations_that_were_not_measured() -> None:
     assert found.answer == "none_feasible"
     assert "only the baseline has a result" in found.reason
     met = decide(runs(DEFAULTS, range(2), "baseline", ttft=small(0.9, 0.1)), DEFAULTS, GOAL)
+    assert (met.answer, met.recommends, met.met) == ("undecided", False, True)
     assert "only the baseline has a result" in met.reason
 
 

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from tuner.exchange.run import Run, settings_text
-from tuner.report.compare import WORDS, Compared, answer, ratio_text
+from tuner.report.compare import Compared, answer, ratio_text
 from tuner.report.html import charts
 from tuner.report.html.page import (
     MARKS,
@@ -27,6 +27,7 @@ from tuner.report.html.page import (
     when,
 )
 from tuner.report.html.series import Frame
+from tuner.report.words import OUTCOMES
 from tuner.slo import SloSet
 from tuner.stats import Comparison
 from tuner.stats.estimate import Estimate
@@ -39,7 +40,7 @@ def render_compare_html(compared: Compared, slos: SloSet) -> str:
     verdict = "worse" if compared.worse else "no_difference"
     if not compared.worse and any(compared.outcome(k) == "improved" for k in compared.deciding):
         verdict = "improved"
-    badge = pill(verdict, f"{MARKS.get(verdict, '')} B {WORDS[verdict]}".strip(), big=True)
+    badge = pill(verdict, f"{MARKS.get(verdict, '')} B {OUTCOMES[verdict]}".strip(), big=True)
     title = f"{compared.name_a} against {compared.name_b}"
     body = [
         head(
@@ -73,7 +74,7 @@ def _figures(compared: Compared) -> str:
         name = f"<b>{escape(key)}</b>" if deciding else escape(key)
         rows.append([
             name, _figure(found.a), _figure(found.b), escape(ratio), escape(interval), drawn,
-            pill(found.outcome, f"{MARKS.get(found.outcome, '')} {WORDS[found.outcome]}".strip()),
+            pill(found.outcome),
         ])  # fmt: skip
     header = ("figure", "A", "B", "B / A", "95 % interval", "", "")
     return table(header, rows, ("key", "num", "num", "num", "num dim", "", ""))

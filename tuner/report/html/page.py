@@ -19,6 +19,7 @@ from tuner.units import show
 _STYLE = Path(__file__).with_name("style.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MARKS = words.MARKS | {"improved": "▲", "worse": "▼"}
+_WORDS = {**words.OUTCOMES, **words.VERDICTS}
 
 
 def document(title: str, body: Iterable[str]) -> str:
@@ -66,7 +67,7 @@ def in_twos(parts: Sequence[str]) -> str:
 
 
 def pill(state: str, text: str = "", *, big: bool = False) -> str:
-    shown = text or f"{MARKS.get(state, '')} {words.VERDICTS.get(state, state)}".strip()
+    shown = text or f"{MARKS.get(state, '')} {_WORDS.get(state, state)}".strip()
     size = " big" if big else ""
     return f'<span class="pill {escape(state, quote=True)}{size}">{escape(shown)}</span>'
 

@@ -29,6 +29,7 @@ from tuner.report.html.page import (
 )
 from tuner.report.html.series import Frame
 from tuner.report.html.svg import bars
+from tuner.report.words import MARKS, VERDICTS
 from tuner.slo import Clause, parse_slos
 from tuner.stats.estimate import Estimate
 from tuner.units import show
@@ -38,7 +39,7 @@ TILES = (
     ("error_rate", "Error rate"), ("e2e_p95", "E2E p95"), ("ttft_p50", "TTFT median"),
     ("ttft_p95", "TTFT p95"), ("tpot_p50", "TPOT median"), ("itl_p95", "ITL p95"),
 )  # fmt: skip
-BIG = {"pass": "✔ SLOs met", "fail": "✘ SLOs missed", "inconclusive": "? undecided"}
+BIG = {state: f"{MARKS[state]} SLOs {word}" for state, word in VERDICTS.items()}
 
 
 def render_run_html(run: Run, extra: Sequence[tuple[str, str]] = ()) -> str:

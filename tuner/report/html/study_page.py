@@ -40,7 +40,7 @@ from tuner.units import count_text, show
 
 BADGES = {
     "improved": ("improved", "▲ improved"), "keep_baseline": ("", "keep the baseline"),
-    "undecided": ("inconclusive", "? not decided"), "none_feasible": ("fail", "✘ SLOs missed"),
+    "undecided": ("inconclusive", "? undecided"), "none_feasible": ("fail", "✘ SLOs missed"),
 }  # fmt: skip
 MARKS = (
     "Dot: SLOs met at 95 %; ring: undecided; broken ring: missed; cross at the foot: no result. "

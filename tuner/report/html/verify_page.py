@@ -8,7 +8,6 @@ from tuner.report.compare import ratio_text
 from tuner.report.html import charts
 from tuner.report.html.compare_page import reach_of
 from tuner.report.html.page import (
-    MARKS,
     callout,
     document,
     facts,
@@ -29,7 +28,6 @@ from tuner.report.html.study_parts import (
 from tuner.report.html.study_tables import cell
 from tuner.report.study_text import not_done
 from tuner.report.verify import (
-    WORDS,
     advice_text,
     clause_states,
     node_text,
@@ -114,8 +112,7 @@ def _row(name: str, found: Comparison, before: str, after: str, reach: float) ->
     drawn = "" if found.difference is not None else charts.forest(
         found.ratio, found.low, found.high, reach, found.outcome
     )  # fmt: skip
-    told = f"{MARKS.get(found.outcome, '')} {WORDS[found.outcome]}".strip()
-    return [name, before, after, escape(ratio), escape(interval), drawn, pill(found.outcome, told)]
+    return [name, before, after, escape(ratio), escape(interval), drawn, pill(found.outcome)]
 
 
 def _slos(proof: StoredProof) -> str:
