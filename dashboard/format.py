@@ -111,14 +111,30 @@ def show(reading: Reading, unit: Unit) -> Shown:
     return Shown(f"{reading.bound}{text}", scaled_unit, "value" if reading.value else "zero")
 
 
-def provenance(reading: Reading, counted: str = "samples") -> str:
-    """Window and sample count under a figure; the reason where there is no figure."""
+def provenance(reading: Reading, *, of: str = "", rate: bool = False) -> str:
+    """Window and what was counted in it, under a figure; the reason where there is no figure.
+
+    of: what its samples are, one of them (`request`). rate: the figure is so many of them a second,
+    and its samples are how often the counter was read, as they are where `of` is left out.
+    """
     if not reading.ok:
         return reading.reason
-    parts = [f"last {duration(reading.window_s)}" if reading.window_s else "now"]
-    if reading.samples and reading.window_s:
-        parts.append(f"{number(reading.samples)} {counted}")
+    if not reading.window_s:
+        return "now"
+    parts = [f"last {duration(reading.window_s)}"]
+    if rate:
+        parts.append(_counted((reading.value or 0.0) * reading.window_s, of))
+    if reading.samples and (rate or not of):
+        parts.append(f"read {number(reading.samples)} times")
+    elif reading.samples:
+        parts.append(_counted(reading.samples, of))
     return " · ".join(parts)
+
+
+def _counted(count: float, noun: str) -> str:
+    """`n=1 request`, `n=1,234 requests`; a windowed increase is extrapolated, no whole number."""
+    whole = round(count)
+    return f"n={number(whole)} {noun}" + ("" if whole == 1 else "s")
 
 
 def _kind(outcome: Outcome) -> Kind:

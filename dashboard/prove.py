@@ -13,6 +13,8 @@ from engine.knobs import KNOB_ALIASES, KNOBS, Knob
 
 FACTORS = {"up": (1.0, 1.5, 2.0), "down": (1.0, 0.75, 0.5)}
 STEPS = {"up": (0.0, 0.03, 0.06), "down": (0.0, -0.05, -0.1)}
+MODEL = "MODEL"
+"""Stands for the model that the watched server serves."""
 
 
 def sweep_command(
@@ -22,10 +24,12 @@ def sweep_command(
     *,
     url: str | None,
     slos: Sequence[str],
+    engine: str = "slotune",
 ) -> str | None:
     """`tuner sweep …` for a numeric knob of the table; None for levers that no sweep can turn.
 
-    Without a known present value the knob's default stands in for it.
+    What the engine (slotune, vllm, sglang) takes at its start only is swept on one that the tuner
+    starts. Without a known present value the knob's default stands in for it.
     """
     knob = KNOBS.get(KNOB_ALIASES.get(knob_name, knob_name))
     if knob is None or knob.kind not in ("int", "float") or direction not in FACTORS:
@@ -36,11 +40,17 @@ def sweep_command(
     values = _values(knob, direction, present)
     if len(values) < 2:
         return None
-    words = ["tuner", "sweep", "--url", url or "http://HOST:PORT"]
+    words = ["tuner", "sweep", *_whom(knob, url, engine)]
     words += ["--knob", f"{knob.name}={','.join(values)}"]
     for slo in slos:
         words += ["--slo", slo]
     return " ".join(shlex.quote(word) if word != "http://HOST:PORT" else word for word in words)
+
+
+def _whom(knob: Knob, url: str | None, engine: str) -> list[str]:
+    if engine == "slotune":
+        return ["--url", url or "http://HOST:PORT"] if knob.live else ["--target", engine]
+    return ["--target", engine, "--model", MODEL]
 
 
 def _present(knob: Knob, config: Mapping[str, str]) -> float | None:

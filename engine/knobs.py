@@ -3,6 +3,7 @@ read it; nothing else names a range, a default or what a knob trades."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +19,7 @@ class Knob:
     flag, None where that server has none. sglang_inverts: its flag switches off what the knob
     switches on. A default "auto" is one the server works out; choices are the usual words, others
     are handed through. changes_answers: the model computes with other numbers, so its accuracy is
-    to be measured anew.
+    to be measured anew. replaces: the knob that moves nothing where this one is given.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Knob:
     sglang_flag: str | None = None
     sglang_inverts: bool = False
     changes_answers: bool = False
+    replaces: str = ""
 
 
 _TABLE = (
@@ -60,6 +62,20 @@ _TABLE = (
         engine_flag="--gpu-memory-utilization", vllm_flag="--gpu-memory-utilization",
         sglang_flag="--mem-fraction-static",
         trades="more KV blocks: fewer preemptions and more cached prefixes, less room for peaks",
+    ),
+    Knob(
+        name="num_gpu_blocks_override", kind="int", unit="blocks", default_cpu="auto",
+        default_cuda="auto", live=False, low=16, high=1_000_000, log=True,
+        engine_flag="--num-kv-blocks", vllm_flag="--num-gpu-blocks-override",
+        replaces="gpu_memory_utilization",
+        trades="a KV pool of so many blocks, whatever the memory would allow",
+    ),
+    Knob(
+        name="kv_cache_memory_bytes", kind="int", unit="bytes", default_cpu="auto",
+        default_cuda="auto", live=False, low=2**20, high=2**44, log=True,
+        engine_flag=None, vllm_flag="--kv-cache-memory-bytes",
+        replaces="gpu_memory_utilization",
+        trades="a KV pool of this size, whatever share of the memory it is",
     ),
     Knob(
         name="block_size", kind="int", unit="tokens", default_cpu=16, default_cuda=16,
@@ -131,6 +147,9 @@ KNOBS: dict[str, Knob] = {knob.name: knob for knob in _TABLE}
 LIVE_KNOBS: tuple[str, ...] = tuple(name for name, knob in KNOBS.items() if knob.live)
 """What our engine changes while it runs, and what a tuner turns unless told otherwise."""
 
+REPLACING: tuple[str, ...] = tuple(name for name, knob in KNOBS.items() if knob.replaces)
+"""Knobs that decide in place of another one, the first one given before all others."""
+
 KNOB_ALIASES: dict[str, str] = {
     "max_num_batched_tokens": "chunk_size",
     "max_running_requests": "max_num_seqs",
@@ -143,3 +162,9 @@ KNOB_ALIASES: dict[str, str] = {
     "dp_size": "data_parallel_size",
 }
 """Peers' names for a knob of the table."""
+
+
+def obeyed(name: str, config: Mapping[str, object]) -> str:
+    """The knob that a server of this configuration obeys where `name` is meant."""
+    given = (one for one in REPLACING if KNOBS[one].replaces == name and config.get(one))
+    return next(given, name)

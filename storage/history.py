@@ -39,6 +39,11 @@ class History:
     def location(self) -> str:
         return self._database.location
 
+    @property
+    def file_gone(self) -> bool:
+        """Whether its file was deleted, moved or replaced since it was opened."""
+        return self._database.file_gone
+
     def close(self) -> None:
         self._database.close()
 

@@ -67,9 +67,14 @@ class Opened:
     def __exit__(self, *fault: object) -> None:
         self.close()
 
+    @property
+    def file_gone(self) -> bool:
+        """Whether the file that was opened is no longer the one at its path."""
+        return location.identity(self._where) != self._file
+
     def _check_file(self) -> None:
         """Before every write: what goes into a file without a name is lost when it is closed."""
-        if location.identity(self._where) != self._file:
+        if self.file_gone:
             raise StorageError(
                 f"the database {self.location} cannot be written: its file was deleted, moved or "
                 "replaced after it was opened"

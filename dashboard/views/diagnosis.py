@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
 
 import streamlit as st
 
@@ -17,7 +16,7 @@ from dashboard import markup, verify
 from dashboard.connect import evaluator, metric_source
 from dashboard.evaluator import BEAT_S, Evaluator
 from dashboard.format import duration, scaled
-from dashboard.prove import sweep_command
+from dashboard.prove import MODEL, sweep_command
 from dashboard.settings import current
 from tuner.diagnosis import Diagnosis, Lever, NodeResult, State
 from tuner.diagnosis.render import ON_WATCH
@@ -72,7 +71,7 @@ def _live(running: Evaluator) -> None:
             st.html(_nothing(diagnosis))
         for node in diagnosis.causes:
             st.html(_cause(node))
-            _commands(node, diagnosis.config)
+            _commands(node, diagnosis)
             verify.offer(node, diagnosis.config)
     st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
     depths = _depths(diagnosis)
@@ -161,19 +160,26 @@ def _lever(lever: Lever) -> str:
     return f'<div class="lever"><b>{markup.escape(title)}</b><dl>{rows}</dl></div>'
 
 
-def _commands(node: NodeResult, config: Mapping[str, str]) -> None:
+def _commands(node: NodeResult, diagnosis: Diagnosis) -> None:
     """What proves the cause's levers, ready to copy."""
     found = [
         command
         for lever in node.levers
         if (
             command := sweep_command(
-                lever.knob, lever.direction, config, url=current().url, slos=current().slos
+                lever.knob,
+                lever.direction,
+                diagnosis.config,
+                url=current().url,
+                slos=current().slos,
+                engine=diagnosis.dialect,
             )
         )
     ]
     if found:
-        st.html('<div class="sub">To prove it, against the value of now:</div>')
+        started = any(f" {MODEL} " in command for command in found)
+        on = f" on servers that the tuner starts ({MODEL}: what is served here)" if started else ""
+        st.html(f'<div class="sub">To prove it, against the value of now{on}:</div>')
         st.code("\n".join(found), language=None, wrap_lines=True)
 
 

@@ -134,9 +134,10 @@ def _tiles(snapshot: Snapshot) -> list[str]:
         unit: str,
         note: str = "",
         extra: str = "",
-        counted: str = "samples",
+        of: str = "",
+        rate: bool = False,
     ) -> str:
-        provided = provenance(reading, counted)
+        provided = provenance(reading, of=of, rate=rate)
         text = f"{provided} · {note}" if note and reading.ok else provided
         extra = extra if reading.ok else ""
         hover = reading.query if reading.ok else f"{reading.reason} {reading.query}".strip()
@@ -146,10 +147,10 @@ def _tiles(snapshot: Snapshot) -> list[str]:
         tile("Running", snapshot.running, "seq", extra=of_cap),
         tile("Waiting", snapshot.waiting, "req"),
         tile("KV cache in use", snapshot.kv_usage, "ratio", _kv_size(snapshot)),
-        tile("Requests finished", snapshot.finished, "req/s"),
-        tile("Prompt tokens", snapshot.prompt_rate, "tok/s"),
-        tile("Generated tokens", snapshot.generation_rate, "tok/s"),
-        tile("Prefix cache hits", snapshot.prefix_hit_rate, "ratio", counted="tok"),
+        tile("Requests finished", snapshot.finished, "req/s", of="request", rate=True),
+        tile("Prompt tokens", snapshot.prompt_rate, "tok/s", of="token", rate=True),
+        tile("Generated tokens", snapshot.generation_rate, "tok/s", of="token", rate=True),
+        tile("Prefix cache hits", snapshot.prefix_hit_rate, "ratio", of="looked-up token"),
         tile("Preemptions", snapshot.preemptions, "events"),
     ]
 

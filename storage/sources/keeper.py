@@ -1,9 +1,9 @@
 """Keeps a scraped target's history and answers from it: one thread writes a point a minute.
 
 Invariant: whatever the database does, the live view goes on: who asks never waits for it to be
-opened, nor again soon after a read that failed. A fault is told once, and again only
-when it comes back after QUIET_S without it; what a full disk or a lock cost is a gap, not a wrong
-count, because the next point says what happened since the last one stored.
+opened, nor again soon after a read that failed. A fault is told once, and again only when it comes
+back after QUIET_S without it; what a full disk or a lock cost is a gap, not a wrong count, because
+the next point says what happened since the last one stored. A file that is gone is made anew.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Keeper:
         self._blind_until_s = -math.inf
         self._history: History | None = None
         self._kept: KeptPoints | None = None
+        self._opening = threading.Lock()
         self._reading = threading.Lock()
         self._views: dict[float, tuple[float, HistorySource]] = {}
         self._stop = threading.Event()
@@ -97,11 +98,13 @@ class Keeper:
 
     def _look(self, window_s: float, now_s: float) -> HistorySource | None:
         resolution_s = FINE_S if window_s <= FINE_UP_TO_S else COARSE_S
-        not_yet = self._thread is not None and self._history is None
+        not_yet = self._thread is not None and not self._usable
         if not_yet or time.monotonic() < self._blind_until_s:
             return None
         try:
-            self._kept = self._kept or KeptPoints(self._opened())
+            history = self._opened()
+            if self._kept is None or self._kept.history is not history:
+                self._kept = KeptPoints(history)
             points = self._kept.back_to(now_s - window_s - resolution_s, resolution_s, now_s)
         except StorageError as fault:
             self._once("the history of metrics cannot be read", fault)
@@ -112,10 +115,22 @@ class Keeper:
             points = [*points, newest]
         return HistorySource(self._live, points, resolution_s)
 
+    @property
+    def _usable(self) -> bool:
+        return self._history is not None and not self._history.file_gone
+
     def _opened(self) -> History:
-        if self._history is None:
-            self._history = self._open()
-        return self._history
+        with self._opening:
+            if self._history is not None and not self._usable:
+                lost, self._history = self._history, None
+                lost.close()  # first: the last one to leave an SQLite file tidies up beside it
+                self._tell(
+                    f"the history of metrics in {lost.location} was deleted, moved or replaced: "
+                    "it is opened anew, and goes on from what memory holds"
+                )
+            if self._history is None:
+                self._history = self._open()
+            return self._history
 
     def _once(self, what: str, why: StorageError | str) -> None:
         now_s = time.monotonic()

@@ -80,5 +80,19 @@ def test_absences_differ_from_zero_and_each_other() -> None:
 def test_cut_off_quantile_keeps_its_sign() -> None:
     reading = Reading(Outcome.VALUE, 0.3, window_s=60.0, samples=1234, bound="≤")
     assert str(show(reading, "s")) == "≤300 ms"
-    assert provenance(reading) == "last 1 min · 1,234 samples"
+
+
+def test_what_a_figure_was_counted_over() -> None:
+    """A rate's samples are readings of a counter, not events; a share's are what it is of."""
+    rate = Reading(Outcome.VALUE, 9.25, window_s=60.0, samples=60)
+    told = "last 1 min · n=555 requests · read 60 times"
+    assert provenance(rate, of="request", rate=True) == told
+    one = Reading(Outcome.VALUE, 0.0168, window_s=60.0, samples=4)
+    assert "n=1 request ·" in provenance(one, of="request", rate=True)
+    none = Reading(Outcome.VALUE, 0.0, window_s=60.0, samples=60)
+    assert "n=0 requests · read 60 times" in provenance(none, of="request", rate=True)
+    assert provenance(none) == "last 1 min · read 60 times"
+    share = Reading(Outcome.VALUE, 0.3, window_s=60.0, samples=1234)
+    assert provenance(share, of="looked-up token") == "last 1 min · n=1,234 looked-up tokens"
+    assert provenance(Reading(Outcome.VALUE, 3.0, samples=1)) == "now"
     assert provenance(Reading(Outcome.NO_DATA, reason="x is not exported")) == "x is not exported"

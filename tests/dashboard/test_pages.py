@@ -16,7 +16,7 @@ from dashboard.settings import Settings
 from storage.sources import RecordedSource
 from storage.sources.base import Outcome
 from tests.dashboard.fake_source import FakeSource
-from tests.dashboard.pages import URL, Show, diagnosis, overview, text_of
+from tests.dashboard.pages import Show, diagnosis, overview, text_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,12 +39,15 @@ def test_overview_under_traffic(show: Show) -> None:
     text = show(overview, FakeSource())
     for words in (
         "slotune", "smollm2-135m", "12 seq of 16", "46.3 % now · of 65,536 tok", "812 tok/s",
-        "last 1 min · 60 samples", "nothing waits 55 %", "seq_cap 31.0 %", "TTFT", "210 ms",
-        "ttft_p95<500ms", "missed", "Not judged from live metrics: output_tps>100",
+        "9.25 req/s last 1 min · n=555 requests · read 60 times",
+        "n=48,732 tokens · read 60 times", "n=138,684 looked-up tokens", "nothing waits 55 %",
+        "seq_cap 31.0 %", "TTFT", "210 ms",
+        "ttft_p95<500ms", "misses", "Not judged from live metrics: output_tps>100",
     ):  # fmt: skip
         assert words in text
     assert "no traffic" not in text
-    assert re.search(r"555 ttft_p95<500ms [\d.–]+ % \([\d.]+ … [\d.]+\) missed", text)
+    assert " samples" not in text
+    assert re.search(r"555 ttft_p95<500ms [\d.–]+ % \([\d.]+ … [\d.]+\) misses", text)
 
 
 def test_overview_without_traffic_shows_zero_and_no_traffic_apart(show: Show) -> None:
@@ -52,7 +55,8 @@ def test_overview_without_traffic_shows_zero_and_no_traffic_apart(show: Show) ->
     assert "Running 0 seq" in text
     assert "Generated tokens no traffic" in text
     assert "no traffic: no step ran" in text
-    assert "missed" not in text
+    assert "misses" not in text
+    assert "meets" not in text
 
 
 def test_overview_of_a_silent_target(show: Show) -> None:
@@ -132,7 +136,8 @@ def test_diagnosis_fires_on_the_second_look_and_shows_how_to_prove_it(
     text = text_of(app)
     assert "KV-bound" in text
     assert "raising max_num_seqs" in text  # what will not help
-    assert f"tuner sweep --url {URL} --knob gpu_memory_utilization=0.92,0.95" in text
+    assert "tuner sweep --target vllm --model MODEL --knob gpu_memory_utilization=0.92,0.95" in text
+    assert "MODEL: what is served here" in text
     assert "--slo 'ttft_p95<500ms'" in text
 
 

@@ -46,3 +46,15 @@ def test_a_setting_that_only_the_server_knows_gives_no_command() -> None:
     command = sweep_command("max_model_len", "down", {"max_model_len": "4096"}, url=None, slos=[])
     assert command is not None
     assert "max_model_len=4096,3072,2048" in command
+
+
+def test_what_is_set_at_a_start_is_swept_on_a_server_that_is_started() -> None:
+    told = {"num_gpu_blocks_override": "40", "max_num_seqs": "8", "max_model_len": "4096"}
+    blocks = sweep_command("num_gpu_blocks_override", "up", told, url=URL, slos=[], engine="vllm")
+    assert blocks == (
+        "tuner sweep --target vllm --model MODEL --knob num_gpu_blocks_override=40,60,80"
+    )
+    seqs = sweep_command("max_num_seqs", "up", told, url=URL, slos=[], engine="vllm")
+    assert seqs == "tuner sweep --target vllm --model MODEL --knob max_num_seqs=8,12,16"
+    length = sweep_command("max_model_len", "down", told, url=URL, slos=[])
+    assert length == "tuner sweep --target slotune --knob max_model_len=4096,3072,2048"

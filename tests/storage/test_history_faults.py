@@ -15,6 +15,7 @@ from storage.history import History
 from storage.history_points import FINE_S, Point
 from storage.schema import MetricPointRow
 from storage.sources.base import Outcome
+from storage.sources.keeper import Keeper
 from storage.sources.scrape import ScrapeSource
 from tests.storage.history_target import HOUR_S, opened, page
 from tests.storage.sources.virtual import START_S, VirtualScrape
@@ -113,3 +114,60 @@ def test_a_damaged_point_is_told(database: Database) -> None:
         history.read(FINE_S, 0.0)
     assert scrape.over(1200.0) is scrape
     assert "damaged" in scrape.told[0]
+
+
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_a_history_whose_file_is_gone_is_made_anew(tmp_path: Path, with_journal: bool) -> None:
+    """Deleted under a running dashboard, with SQLite's journal beside it or without."""
+    path = tmp_path / "slotune-history.db"
+    scrape = VirtualScrape(opened(str(path)))
+    scrape.watch(START_S + 600, page)
+    for file in tmp_path.iterdir():
+        if with_journal or file == path:
+            file.unlink()
+    scrape.watch(START_S + 3000, page)
+    (told,) = scrape.told
+    assert f"the history of metrics in {path} was deleted, moved or replaced" in told
+    assert "opened anew" in told
+    found = scrape.over(2100.0).increase("vllm:done_total", 2100.0)
+    assert found.value == pytest.approx(3 * 2100, rel=0.05)
+    assert scrape.gauge("vllm:num_requests_waiting").outcome is Outcome.VALUE
+    scrape.close()
+    history = opened(str(path))()
+    points = history.read(FINE_S, 0.0)
+    history.close()
+    assert len(points) == 40
+    assert points[0].at_s < START_S + 660 + FINE_S
+
+
+def test_a_history_that_is_replaced_twice_is_told_twice(tmp_path: Path) -> None:
+    path = tmp_path / "slotune-history.db"
+    scrape = VirtualScrape(opened(str(path)))
+    for minutes in (5, 10, 15):
+        scrape.watch(START_S + 60 * minutes, page)
+        path.rename(tmp_path / f"kept-{minutes}.db")
+    assert len(scrape.told) == 2
+    scrape.close()
+
+
+def test_while_a_lost_history_is_not_yet_made_anew_the_live_view_answers(tmp_path: Path) -> None:
+    """The thread that writes opens it, within a minute; who asks does not wait for that."""
+    path = tmp_path / "slotune-history.db"
+    asked = threading.Event()
+
+    def open_history() -> History:
+        asked.set()
+        return opened(str(path))()
+
+    scrape = VirtualScrape(None)
+    scrape.watch(START_S + 50, page)  # no point of its own
+    keeper = Keeper(scrape, open_history, tell=scrape.told.append)
+    assert asked.wait(30)
+    keeper.write()
+    path.unlink()
+    asked.clear()
+    assert keeper.view(3600.0, scrape.now_s) is None
+    assert not asked.is_set()
+    keeper.close()
+    assert path.exists()
+    assert len(scrape.told) == 1

@@ -18,7 +18,7 @@ from tuner.cli.sweep_plan import advise, diagnose_baseline
 from tuner.cli.sweep_request import Request, read_request
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
-from tuner.measure import measure
+from tuner.measure import Measurement, measure
 from tuner.quality.check import check_of
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines
 from tuner.report.words import load_text
@@ -150,7 +150,7 @@ class _Sitting:
         self.database.update_study(self.study.id, space=self._stored_space(lines))
         return lines
 
-    def _measure_baseline(self) -> None:
+    def _measure_baseline(self) -> Measurement | None:
         pace = self._pace(1)
         self.narrator.begin("baseline", self.baseline, pace)
         outcome = run_trial(
@@ -161,6 +161,7 @@ class _Sitting:
         self.narrator.done(outcome)
         if outcome.state == "failed":
             raise UserError(f"the baseline failed: {outcome.failure_reason}")
+        return outcome.measurement
 
     def _measure(self, lines: list[Line]) -> None:
         request = self.request

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from engine.knobs import KNOBS, LIVE_KNOBS
 from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.model import Lever
+from tuner.measure import Measurement
 from tuner.search.axis import Axis
 from tuner.search.space import parse_axis
 from tuner.search.sweep import towards
@@ -30,7 +31,7 @@ class Advice:
 
 
 def diagnose_baseline(
-    target: Target, slos: SloSet, measure: Callable[[], None]
+    target: Target, slos: SloSet, measure: Callable[[], Measurement | None]
 ) -> Diagnosis | None:
     """What binds the target while measure() loads it; None where it exports nothing to tell."""
     settings = {name: knob.value for name, knob in target.knobs().items()}

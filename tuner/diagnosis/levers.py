@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from engine.knobs import obeyed
 from tuner.diagnosis.model import Lever
 
 MORE_KV = Lever(
@@ -159,12 +160,7 @@ ROUTER = Lever(
     will_not_help="engine knobs: some replicas are idle while others queue",
 )  # fmt: skip
 
-POOL_SETTINGS = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
-"""vLLM's settings of the KV pool's size: the first one given decides it, and gpu_memory_utilization
-then moves nothing."""
-
 
 def here(acts: tuple[Lever, ...], config: Mapping[str, str]) -> tuple[Lever, ...]:
     """The levers by the knobs that a server of this configuration obeys."""
-    decides = next((name for name in POOL_SETTINGS if config.get(name)), MORE_KV.knob)
-    return tuple(replace(act, knob=decides) if act is MORE_KV else act for act in acts)
+    return tuple(replace(act, knob=obeyed(act.knob, config)) for act in acts)

@@ -77,7 +77,7 @@ def _node(
         yield from wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
     if node.firing and not node.symptom_of:
         yield from _levers(node, len(indent) + 4)
-        yield from _proof(node, url, len(indent) + 4)
+        yield from _proof(node, url, diagnosis.dialect, len(indent) + 4)
     if verbose:
         for query in node.queries:
             yield from wrapped("asked: " + query, len(left))
@@ -100,12 +100,16 @@ def _levers(node: NodeResult, column: int) -> Iterator[str]:
         yield from wrapped(f"✗ will not help: {text}", column)
 
 
-def _proof(node: NodeResult, url: str, column: int) -> list[str]:
-    """The command that puts the node's first knob to the test."""
+def _proof(node: NodeResult, url: str, dialect: str, column: int) -> list[str]:
+    """The command that puts the node's first knob to the test; others than this engine take their
+    knobs at a start only, so that the tuner starts one."""
     if not any(lever.knob in KNOBS for lever in node.levers):
         return []
+    whom, also = f"--url {url}", ""
+    if dialect != "slotune":
+        whom, also = f"--target {dialect}", "--model, --serve-args, "
     return wrapped(
-        f"to prove it: tuner verify --url {url} --node {node.key}, with your --workload and --slo",
+        f"to prove it: tuner verify {whom} --node {node.key}, with your {also}--workload and --slo",
         column,
     )
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS
 from tuner.diagnosis.collect import CONFIG_NAMES
-from tuner.diagnosis.levers import POOL_SETTINGS
 from tuner.errors import UserError
 
 _HIGH = "_high"
@@ -20,7 +19,6 @@ _KINDS: dict[str, str] = {
     **{f"{name}{_HIGH}": KNOBS[name].kind for name in LIVE_KNOBS},
     "num_kv_blocks": "int",
     "device": "choice",
-    **dict.fromkeys(POOL_SETTINGS, "int"),
 }
 _NAMES = KNOB_ALIASES | CONFIG_NAMES
 _BOOLS = {

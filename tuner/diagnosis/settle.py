@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tuner.diagnosis.context import Case, Check
 from tuner.diagnosis.model import Confidence, NodeResult, State
+from tuner.diagnosis.prefix import FALL
 
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "1": ("2", "3", "4", "5", "6", "7"),
@@ -61,7 +62,7 @@ class Track:
 class History:
     """What hysteresis remembers of one target between evaluations; not shared by threads.
 
-    best_hit_rate: the prefix hit rate before 3b.thrash began to fire, None while it does not: the
+    best_hit_rate: the prefix hit rate before 3b.thrash began to fire by its fall, else None: the
     rate of the windows before forgets it while the cache still thrashes.
     """
 
@@ -73,8 +74,9 @@ class History:
 
     def remember(self, case: Case) -> None:
         """To be called once an evaluation is settled."""
-        thrashing = self.track("3b.thrash").active
-        self.best_hit_rate = case.hit_rate_before() if thrashing else None
+        track = self.track("3b.thrash")
+        fell = track.active and track.last is not None and track.last.unit == FALL
+        self.best_hit_rate = case.hit_rate_before() if fell else None
 
 
 def settle(case: Case, checks: list[Check], history: History | None) -> tuple[NodeResult, ...]:
@@ -139,11 +141,12 @@ def _with_confidence(case: Case, check: Check, node: NodeResult, evaluations: in
     margin = _margin(node)
     high = (
         exact
+        and not check.guess
         and requests >= t("high_requests")
         and evaluations >= t("high_evaluations")
         and margin >= t("high_margin")
     )
-    likely = requests >= t("likely_requests") and (exact or margin >= 1.0)
+    likely = requests >= t("likely_requests") and (exact or margin >= 1.0) and not check.guess
     certain = node.key in ("0", "1")
     if high or (certain and exact):
         confidence = Confidence.HIGH

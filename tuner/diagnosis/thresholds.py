@@ -63,6 +63,7 @@ _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("long_prompt_critical", 4.0, "prompt / chunk", _PRACTICE),
     ("prefill_share_warning", 0.5, "share of TTFT", "more than half of TTFT is prefill"),
     ("hit_rate_fall", 0.8, "× the rate before", _PRACTICE),
+    ("reuse_at_eviction", 0.5, "reuse gap / idle", "gaps end at eviction: near it more lie beyond"),
     ("mfu_compute_bound", 0.40, "share of peak FLOP/s", "roofline practice for dense prefill"),
     ("kind_most", 0.5, "share of computing time", "what fills most of it sets the usual gap"),
     ("mfu_low", 0.10, "share of peak FLOP/s", "roofline practice"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tuner.diagnosis import levers, limits, roofline
+from tuner.diagnosis import levers, limits, prefix, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
 
@@ -126,7 +126,7 @@ def _prefill(case: Case, split: Split | None) -> Check:
 
 
 def _prefill_leaves(case: Case) -> list[Check]:
-    return [_long_prompt(case), _cache_off(case), _thrash(case),
+    return [_long_prompt(case), prefix.cache_off(case), prefix.thrash(case),
             roofline.compute_bound(case), roofline.small_steps(case)]  # fmt: skip
 
 
@@ -148,65 +148,6 @@ def _long_prompt(case: Case) -> Check:
         says=lambda ratio: f"mean prompt {mean:.0f} tokens, chunk {chunk:.0f}: "
         f"{max(1, -(-mean // chunk)):.0f} steps per prompt",
     )  # fmt: skip
-
-
-def _cache_off(case: Case) -> Check:
-    frame = Frame(
-        "3b.cache_off", "Prefixes not reused", "3b", ("prompt_tokens",),
-        ("prefix_hits", "prefix_queries"), "", (levers.PREFIX_CACHE,), exact=False,
-    )  # fmt: skip
-    setting = case.s.config.get("enable_prefix_caching", "").lower()
-    if not setting:
-        return frame.cant_tell(
-            case, "whether prefix caching is on is not known", ("enable_prefix_caching",),
-            "slotune and vLLM export it; else --set enable_prefix_caching=true",
-        )  # fmt: skip
-    if setting in ("true", "1"):
-        rate = case.s.value("hit_rate")
-        shown = "no look-up in the window" if rate is None else f"hit rate {rate:.0%}"
-        return frame.judge(case, lambda: 0.0, 1.0, says=lambda _: f"prefix caching is on, {shown}")
-    return frame.judge(
-        case, lambda: 1.0, 1.0,
-        says=lambda _: "prefix caching is off; whether prompts share prefixes cannot be seen so",
-    )  # fmt: skip
-
-
-def _thrash(case: Case) -> Check:
-    frame = Frame("3b.thrash", "Prefix cache thrashes", "3b", ("kv_usage", "hit_rate"),
-                  ("hit_rate_before", "kv_blocks", "prefix_written"), "fall of the hit rate",
-                  (levers.MORE_KV, levers.PREFIX_ROUTING), exact=False)  # fmt: skip
-    if (unread := frame.unread(case)) is not None:
-        return unread
-    now, before = case.s.value("hit_rate") or 0.0, case.hit_rate_before()
-    filled, said = _filled(case)
-    full = filled >= case.t("kv_free_enough")
-    if before is None and full and now < case.t("hit_rate_fall"):
-        return frame.cant_tell(
-            case, f"hit rate {now:.0%}, {said}; what it was before the window was not seen",
-            ("hit_rate_before",), "watch for longer than the window: --watch, or a dashboard",
-        )  # fmt: skip
-    was = "" if before is None else f", {before:.0%} before"
-    return frame.judge(
-        case, lambda: 1.0 - now / before if before else 0.0, 1.0 - case.t("hit_rate_fall"),
-        when=full, says=lambda _: f"hit rate {now:.0%}{was}; {said}",
-    )  # fmt: skip
-
-
-def _filled(case: Case) -> tuple[float, str]:
-    """(share of the KV blocks that hold requests or prefixes, the same in words).
-
-    Where the engine does not tell cached blocks from free ones: blocks are taken in the order they
-    were freed, so that prompts written as large as the whole pool leave none that holds nothing.
-    """
-    held = "of the KV blocks hold requests or prefixes"
-    blocks = case.s.of("kv_blocks")
-    if total := sum(blocks.values()):
-        share = 1.0 - blocks.get("free", 0.0) / total
-        return share, f"{share:.0%} {held}"
-    used, pool, written = case.kv_usage(), case.pool_tokens(), case.s.value("prefix_written")
-    if not pool or written is None or written / pool <= used:
-        return used, f"{used:.0%} {held}"
-    return min(1.0, written / pool), f"prompts wrote {written / pool:.1f} × the KV pool"
 
 
 def _tail(case: Case) -> Check:
@@ -239,6 +180,12 @@ def _front_end(case: Case, split: Split | None) -> Check:
     )  # fmt: skip
 
 
+def _load(case: Case) -> str:
+    """Of which load the clients' figure is."""
+    seen = case.s["client_ttft"]
+    return f"{seen.query}, {seen.samples} requests in {seen.window_s:.0f} s"
+
+
 def _client(case: Case, top: Check) -> Check:
     """3e: only a client's own figure can show it; a kept run's cross-check has both sides'."""
     frame = Frame("3e", "Server fine, client slow", "3", ("client_ttft", "client_server_ttft"),
@@ -251,6 +198,7 @@ def _client(case: Case, top: Check) -> Check:
     missed = any(client >= c.bound for c in case.clauses_for("ttft"))
     return frame.judge(
         case, lambda: client / server if server else 0.0, case.t("client_ratio"), when=missed,
+        evidence=(("client − server", seconds(client - server)), ("clients", _load(case))),
         says=lambda ratio: f"clients saw {seconds(client)} on average, {ratio:.2f} × the "
         f"server's own {seconds(server)}",
     )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from engine.knobs import KNOBS, Knob
+from engine.knobs import KNOBS, REPLACING, Knob
 from tuner.errors import UserError
 from tuner.targets.base import UNSET, Setting, setting_text
 
@@ -25,6 +25,23 @@ def flag_of(knob: Knob, dialect: Dialect) -> str | None:
     }[dialect]  # fmt: skip
 
 
+def spellings(knob: Knob, dialect: Dialect) -> tuple[str, ...]:
+    """The flags by which that engine takes the knob: ours takes vLLM's, too."""
+    own = flag_of(knob, dialect)
+    if own is None:
+        return ()
+    return (own, knob.vllm_flag) if dialect == "slotune" and knob.vllm_flag else (own,)
+
+
+def turned_at_start(
+    names: Sequence[str], serve_args: Sequence[str], dialect: Dialect
+) -> tuple[str, ...]:
+    """The knobs named, and those of serve_args that decide in place of another: what a diagnosis
+    may propose to turn. Raises UserError."""
+    replacing, _ = split_words(serve_args, REPLACING, dialect)
+    return tuple(dict.fromkeys([*names, *replacing]))
+
+
 def flag_words(
     config: Mapping[str, Setting], dialect: Dialect, *, spoken: Dialect | None = None
 ) -> list[str]:
@@ -37,7 +54,7 @@ def flag_words(
             if spoken in (None, dialect):
                 words += _own(name, value, dialect)
             continue
-        flag = flag_of(knob, dialect)
+        flag = _carried(knob, dialect, spoken)
         if flag is None or value in (UNSET, AUTO):
             continue
         if isinstance(value, bool):
@@ -50,12 +67,12 @@ def flag_words(
 def left_out(
     config: Mapping[str, Setting], dialect: Dialect, spoken: Dialect | None = None
 ) -> list[str]:
-    """Knobs of a configuration that an engine has no flag for."""
+    """Knobs of a configuration that an engine has no flag for that means the same."""
     return [
         name for name, value in config.items()
         if value not in (UNSET, AUTO)
         and (spoken not in (None, dialect) if name not in KNOBS
-             else flag_of(KNOBS[name], dialect) is None)
+             else _carried(KNOBS[name], dialect, spoken) is None)
     ]  # fmt: skip
 
 
@@ -63,10 +80,8 @@ def split_words(
     words: Sequence[str], names: Sequence[str], dialect: Dialect
 ) -> tuple[dict[str, Setting], tuple[str, ...]]:
     """(settings of the named knobs that the words hold, all other words). Raises UserError."""
-    flags = {
-        flag: KNOBS[name] for name in names
-        if name in KNOBS and (flag := flag_of(KNOBS[name], dialect)) is not None
-    }  # fmt: skip
+    known = [KNOBS[name] for name in names if name in KNOBS]
+    flags = {flag: knob for knob in known for flag in spellings(knob, dialect)}
     found: dict[str, Setting] = {}
     others: list[str] = []
     left = list(words)
@@ -86,6 +101,13 @@ def split_words(
         else:
             others.append(word)
     return found, tuple(others)
+
+
+def _carried(knob: Knob, dialect: Dialect, spoken: Dialect | None) -> str | None:
+    """The knob's flag; None for the size of a KV pool that another engine was measured with: its
+    blocks and what its model takes of the memory are other ones."""
+    foreign = spoken not in (None, dialect)
+    return None if foreign and knob.replaces else flag_of(knob, dialect)
 
 
 def _own(name: str, value: Setting, dialect: Dialect) -> list[str]:
@@ -123,7 +145,20 @@ def _setting(knob: Knob, flag: str, text: str) -> Setting:
     if text and (knob.kind == "choice" or (text == AUTO and knob.default_cpu == AUTO)):
         return text
     try:
-        return int(text) if knob.kind == "int" else float(text)
-    except ValueError:
+        return _whole(text) if knob.kind == "int" else float(text)
+    except (ValueError, OverflowError):
         kinds = {"int": "a whole number", "float": "a number", "choice": "a word"}
         raise UserError(f"--serve-args: {flag} takes {kinds[knob.kind]}, got {text!r}") from None
+
+
+_FACTORS = {
+    letter: base**power
+    for base, letters in ((1000, "kmgt"), (1024, "KMGT"))
+    for power, letter in enumerate(letters, start=1)
+}
+
+
+def _whole(text: str) -> int:
+    """A whole number, as vLLM's flags take it: 8k is 8000, 2G is 2 GiB. Raises ValueError."""
+    factor = _FACTORS.get(text[-1:])
+    return int(text) if factor is None else round(float(text[:-1]) * factor)

@@ -20,7 +20,7 @@ from storage.sources.fetch import scrape_once
 from tuner.endpoint import Endpoint
 from tuner.targets import http
 from tuner.targets.base import UNSET, Config, KnobRange, Setting, TargetError
-from tuner.targets.flags import Dialect, flag_of, flag_words, split_words
+from tuner.targets.flags import Dialect, flag_of, flag_words, split_words, turned_at_start
 from tuner.targets.last_words import classify
 from tuner.targets.peak import try_peak
 from tuner.targets.process import OwnProcess, next_log
@@ -35,7 +35,7 @@ FIRST_GUESS_S = 60.0
 @dataclass(frozen=True, slots=True)
 class Start:
     """How to start a server. program: the words before its flags; knobs: further knobs to be
-    tuned, by name."""
+    tuned, by name, beside the usual ones and a size of the KV pool that serve_args give."""
 
     program: tuple[str, ...]
     model: str
@@ -60,7 +60,8 @@ class RestartTarget(ABC):
         self._endpoint: Endpoint | None = None
         self._told: dict[str, Any] = {}
         self._start_s = FIRST_GUESS_S
-        self._names = dict.fromkeys([*LIVE_KNOBS, *how.knobs])
+        turned = turned_at_start(how.knobs, how.serve_args, self.dialect)
+        self._names = dict.fromkeys([*LIVE_KNOBS, *turned])
         named, self._serve_args = split_words(how.serve_args, [*self._names], self.dialect)
         self._config: dict[str, Setting] = {n: self.baseline_of(n) for n in self._names} | named
 
@@ -199,5 +200,5 @@ def knob_range(name: str, value: Setting, cost_s: float, words: Sequence[str] = 
     knob = KNOBS.get(name)
     if knob is None or knob.kind in ("choice", "bool"):
         return KnobRange(value, 1, 0, live=False, words=tuple(words), cost_s=cost_s)
-    low, high = (1.0, float(MOST)) if knob.kind == "int" else (0.01, 1.0)
+    low, high = (1.0, max(float(MOST), knob.high or 0.0)) if knob.kind == "int" else (0.01, 1.0)
     return KnobRange(value, low, high, live=False, cost_s=cost_s)

@@ -19,7 +19,7 @@ from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.targets import http
 from tuner.targets.base import UNSET, Config, KnobRange, Setting, TargetError
-from tuner.targets.flags import flag_words, split_words
+from tuner.targets.flags import flag_words, split_words, turned_at_start
 from tuner.targets.lease import Lease
 from tuner.targets.process import OwnProcess, next_log
 from tuner.targets.restart import default_of, knob_range
@@ -60,7 +60,8 @@ class SlotuneTarget:
         self._endpoint: Endpoint | None = None
         self._process: OwnProcess | None = None
         self._log_dir = log_dir
-        at_start = [name for name in knobs if name not in LIVE_KNOBS]
+        turned = turned_at_start(knobs, serve_args, "slotune")
+        at_start = [name for name in turned if name not in LIVE_KNOBS]
         self._check_flags(at_start, url)
         named, self._serve_args = split_words(serve_args, at_start, "slotune")
         self._at_start = {name: _unset_or_default(name) for name in at_start} | named

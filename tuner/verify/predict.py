@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.knobs import REPLACING
 from tuner.diagnosis import Signals
 from tuner.verify.proposal import Proposal
 
@@ -29,6 +30,10 @@ class Prediction:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+POOL_SIZES = ("gpu_memory_utilization", *REPLACING)
+"""What the size of the KV pool follows from."""
 
 
 class _MissingError(Exception):
@@ -163,8 +168,8 @@ _MODELS: dict[tuple[str, str, str], Model] = {
     ("max_num_seqs", "up", "ttft"): _ttft_of_more,
     ("max_num_seqs", "down", "itl"): _latency_of_fewer,
     ("max_num_seqs", "down", "tpot"): _latency_of_fewer,
-    ("gpu_memory_utilization", "up", "rate"): _throughput_of_more,
-    ("gpu_memory_utilization", "up", "ttft"): _ttft_of_more,
+    **{(pool, "up", "rate"): _throughput_of_more for pool in POOL_SIZES},
+    **{(pool, "up", "ttft"): _ttft_of_more for pool in POOL_SIZES},
     ("chunk_size", "down", "itl"): _gaps_of_smaller_chunks,
     ("chunk_size", "up", "ttft"): _ttft_of_larger_chunks,
 }

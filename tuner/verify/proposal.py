@@ -14,7 +14,8 @@ from tuner.errors import UserError
 from tuner.search.objective import Objective
 from tuner.search.space import joint_space
 from tuner.slo import SloSet
-from tuner.targets.base import KnobRange, Setting, setting_text
+from tuner.targets.base import UNSET, KnobRange, Setting, setting_text
+from tuner.targets.flags import AUTO
 
 Config = dict[str, Setting]
 
@@ -94,8 +95,10 @@ def one_step(lever: Lever, knobs: Mapping[str, KnobRange]) -> tuple[Setting | No
     if knob is None:
         return None, "not a knob of a server"
     if bounds is None:
-        return None, "this running server cannot change it: leave out --url and let it be started"
+        return None, _not_there(lever.knob, knobs)
     value = bounds.value
+    if value in (UNSET, AUTO):
+        return None, _to_try(lever.knob)
     if knob.kind == "bool":
         wanted = lever.direction == "on"
         return (wanted, "") if value != wanted else (None, "it is so already")
@@ -110,6 +113,17 @@ def one_step(lever: Lever, knobs: Mapping[str, KnobRange]) -> tuple[Setting | No
     if moved == value:
         return None, f"it is at its bound, {setting_text(value)}"
     return (int(moved) if knob.kind == "int" else moved), ""
+
+
+def _not_there(name: str, knobs: Mapping[str, KnobRange]) -> str:
+    """Why a target with these knobs cannot turn another one of the table."""
+    if any(not known.live for known in knobs.values()):
+        return _to_try(name)
+    return "this running server cannot change it: leave out --url and let it be started"
+
+
+def _to_try(name: str) -> str:
+    return f"its present value is not known: name the one to try, --knob {name}=…"
 
 
 def objective_of(node: str, slos: SloSet, named: str | None) -> Objective:

@@ -8,19 +8,21 @@ measurement.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from storage.sources import open_source
-from storage.sources.base import MetricSource
+from storage.sources.base import MetricSource, Reading
 from tuner.diagnosis import Diagnosis, Signals, asked_quantiles, collect, diagnose
+from tuner.diagnosis.client_side import readings_of
 from tuner.diagnosis.registry import dialect_of
 from tuner.diagnosis.server_info import server_info
 from tuner.endpoint import Endpoint
 from tuner.measure import Measurement, Sending
 from tuner.slo import SloSet
-from tuner.targets.base import Config
+from tuner.targets.base import UNSET, Config
+from tuner.targets.flags import AUTO
 from tuner.workload import Workload
 
 SCRAPE_S = 0.5
@@ -67,24 +69,33 @@ def seen_while(
     url: str, config: Config, slos: SloSet, measure: Callable[[], Made]
 ) -> tuple[Made, Seen | None]:
     """What measure() returns, and what the server's metrics said meanwhile; None where it exports
-    nothing that tells. config: settings that the server may not tell."""
+    nothing that tells. config: settings that the server may not tell. A Measurement tells the tree
+    what its clients saw."""
     source = open_source(url=url, scrape_interval_s=SCRAPE_S)
     try:
         source.status()  # the first scrape
         began_s = time.monotonic()
         made = measure()
-        return made, _look(source, url, config, slos, time.monotonic() - began_s)
+        took_s = time.monotonic() - began_s
+        client = readings_of(made) if isinstance(made, Measurement) else {}
+        return made, _look(source, url, config, slos, took_s, client)
     finally:
         source.close()
 
 
 def _look(
-    source: MetricSource, url: str, config: Config, slos: SloSet, window_s: float
+    source: MetricSource,
+    url: str,
+    config: Config,
+    slos: SloSet,
+    window_s: float,
+    client: Mapping[str, Reading],
 ) -> Seen | None:
     if not source.status().up or dialect_of(source.names()) is None:
         return None
+    given = {name: value for name, value in config.items() if value not in (UNSET, AUTO)}
     signals = collect(
-        source, window_s=max(window_s, 1.0), server_info=server_info(url) | dict(config),
-        quantiles=asked_quantiles(slos.clauses), target=url,
+        source, window_s=max(window_s, 1.0), server_info=server_info(url) | given,
+        quantiles=asked_quantiles(slos.clauses), target=url, client=client,
     )  # fmt: skip
     return Seen(signals, diagnose(signals, slos))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,18 @@ from typing import Any
 import pytest
 
 from storage import Database, open_database
+from storage.sources.base import Outcome
+from tests.storage.sources.serving import serving
 from tests.tuner.diagnosis.cases import SLOS, signals
-from tuner.diagnosis import State, diagnose
+from tuner.diagnosis import NodeResult, State, diagnose
 from tuner.diagnosis.client_side import MAX_AGE_S, client_readings
+from tuner.endpoint import Endpoint
+from tuner.measure import Measurement
 from tuner.records import RequestRecord, to_columns
 from tuner.server_side import ServerSide
+from tuner.slo import parse_slos
+from tuner.verify.watch import seen_while
+from tuner.workload import parse_workload
 
 URL = "http://127.0.0.1:8123"
 NOW_S = 1_800_000_000.0
@@ -38,15 +46,19 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def keep(database: Database, *, url: str = URL, server_count: float = COUNT) -> None:
     """Clients saw 900 ms, the server counted 100 ms."""
-    server = ServerSide(
-        prompt_tokens=8.0 * COUNT, generation_tokens=1.0 * COUNT, preemptions=0.0,
-        prefix_hit_rate=None, finished=server_count, queue_mean_s=0.0, first_tokens=COUNT,
-        ttft_mean_s=0.1,
-    )  # fmt: skip
     database.add_measurement(
         stage="bench", config={"url": url}, started_at_s=NOW_S - 100, duration_s=60.0,
-        summary={"window_s": [0.0, 60.0]}, server=server.as_dict(),
+        summary={"window_s": [0.0, 60.0]}, server=server_of(server_count).as_dict(),
         records=to_columns([record(index, 0.9) for index in range(COUNT)]),
+    )  # fmt: skip
+
+
+def server_of(count: float = COUNT) -> ServerSide:
+    """That counted 100 ms."""
+    return ServerSide(
+        prompt_tokens=8.0 * COUNT, generation_tokens=1.0 * COUNT, preemptions=0.0,
+        prefix_hit_rate=None, finished=count, queue_mean_s=0.0, first_tokens=COUNT,
+        ttft_mean_s=0.1,
     )  # fmt: skip
 
 
@@ -82,3 +94,67 @@ def test_a_run_that_cannot_speak_for_now_is_not_used(
     assert found.state is State.CANT_TELL
     assert why in found.summary
     assert "tuner bench" in found.how_to_get
+
+
+def studied(database: Database, url: str = URL) -> None:
+    """A trial of a study of that server."""
+    study = database.create_study("a study", target={"kind": "slotune", "url": url})
+    database.add_measurement(
+        study_id=study.id, stage="baseline", config={"max_num_seqs": 8},
+        started_at_s=time.time() - 60, duration_s=50.0, summary={"window_s": [0.0, 40.0]},
+        server=server_of().as_dict(), records=to_columns([record(i, 0.9) for i in range(COUNT)]),
+    )  # fmt: skip
+
+
+def test_what_a_study_has_just_measured_of_the_server_tells_too(database: Database) -> None:
+    studied(database)
+    seen = client_readings(database, URL, time.time())
+    assert (seen["client_ttft"].value, seen["client_server_ttft"].value) == (
+        pytest.approx(0.9), 0.1,
+    )  # fmt: skip
+    assert (seen["client_ttft"].samples, seen["client_ttft"].window_s) == (COUNT, 40.0)
+    late = client_readings(database, URL, time.time() + MAX_AGE_S + 10)
+    other = client_readings(database, "http://127.0.0.1:9999", time.time())
+    for none in (late, other):
+        assert none["client_ttft"].outcome is Outcome.NO_DATA
+        assert "no run of this server" in none["client_ttft"].reason
+
+
+PAGE = (
+    "vllm:num_requests_running 3\nvllm:num_requests_waiting 0\nvllm:kv_cache_usage_perc 0.2\n"
+    'vllm:time_to_first_token_seconds_bucket{le="0.5"} 10\n'
+    'vllm:time_to_first_token_seconds_bucket{le="+Inf"} 10\n'
+    "vllm:time_to_first_token_seconds_sum 1\nvllm:time_to_first_token_seconds_count 10\n"
+)
+
+
+def load(server_count: float = COUNT) -> Measurement:
+    return Measurement(
+        Endpoint(URL, "m"), parse_workload("prompt=8,output=1,concurrency=1"), 0, (3.0, 40.0),
+        NOW_S, [record(index, 0.9) for index in range(COUNT)], 0.0,
+        server=server_of(server_count),
+    )  # fmt: skip
+
+
+def told_by(made: Measurement) -> NodeResult:
+    with serving(PAGE) as server:
+        _, seen = seen_while(server.url, {}, parse_slos(["ttft_p95<500ms"]), lambda: made)
+    assert seen is not None
+    return seen.diagnosis.node("3e")
+
+
+def test_the_load_that_a_diagnosis_is_made_under_tells_what_its_clients_saw() -> None:
+    found = told_by(load())
+    assert found.state is State.WARNING
+    assert found.value == pytest.approx(9.0)
+    assert (found.samples, found.counted) == (COUNT, "requests")
+    assert dict(found.evidence) == {
+        "client − server": "800 ms",
+        "clients": f"cross-check of the load just sent, {COUNT} requests in 40 s",
+    }
+
+
+def test_a_load_beside_other_clients_is_not_compared() -> None:
+    found = told_by(load(server_count=3.0 * COUNT))
+    assert found.state is State.CANT_TELL
+    assert "the load just sent cannot be compared: other clients" in found.summary

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from storage.sources import RecordedSource
 from tests.tuner.diagnosis.cases import SLOS, reading, signals
 from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT
-from tuner.diagnosis import Diagnosis, State, diagnose
+from tuner.diagnosis import Confidence, Diagnosis, History, State, collect, diagnose
 from tuner.diagnosis.levers import FEWER_SEQS, MORE_KV, here
 from tuner.diagnosis.server_info import of_vllm
 from tuner.diagnosis.signals import Signals
@@ -48,8 +49,9 @@ def test_a_pool_written_over_holds_prefixes_however_few_requests_run() -> None:
 def test_a_low_hit_rate_without_a_time_before_cannot_be_told() -> None:
     low = {**PREFILL, "kv_usage": 0.95, "hit_rate": 0.1, "hit_rate_before": None}
     node = judged(signals(**low)).node("3b.thrash")
-    assert (node.state, node.missing) == (State.CANT_TELL, ("hit_rate_before",))
-    assert node.how_to_get
+    assert node.state is State.CANT_TELL
+    assert node.missing == ("hit_rate_before", "reuse_gap_p90", "evict_idle_p50")
+    assert "--kv-cache-metrics" in node.how_to_get
     for fine in ({"hit_rate": 0.9}, {"kv_usage": 0.3}):
         assert judged(signals(**low | fine)).node("3b.thrash").state is State.OK
 
@@ -164,3 +166,84 @@ def test_a_cap_that_is_not_told_is_seen_by_how_steadily_as_many_run() -> None:
 def test_what_is_no_cap_is_not_taken_for_one(other: dict[str, float | None]) -> None:
     """More ran at times, prompts take the time, the next has no room, nobody waits."""
     assert judged(signals(**STEADY | other)).node("3a.seq_cap").state is State.CANT_TELL
+
+
+LOW = {**PREFILL, "kv_usage": 0.95, "hit_rate": 0.2, "hit_rate_before": 0.2}
+EVICTED = {"reuse_gap_p90": 8.0, "evict_idle_p50": 10.0}
+"""Nine of ten reuses come within 8 s, and a block that is unused for 10 s is evicted."""
+
+
+@pytest.mark.parametrize("before", [0.2, 0.1, 0.21, None])
+def test_a_low_hit_rate_that_has_been_low_is_neither_ill_nor_well(before: float | None) -> None:
+    """A cache that thrashed before the watch began looks like prompts that share nothing."""
+    node = judged(signals(**LOW | {"hit_rate_before": before})).node("3b.thrash")
+    assert node.state is State.CANT_TELL
+    assert "prompts that share nothing look the same" in node.summary
+    assert "tuner verify --knob" in node.how_to_get
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"hit_rate": 0.9, "hit_rate_before": 0.9}, "hit rate 90%"),
+        ({"kv_usage": 0.3, "kv_usage_mean": 0.3}, "30% of the KV blocks"),
+    ],
+)
+def test_much_reused_or_a_pool_with_room_is_well(other: dict[str, float], says: str) -> None:
+    node = judged(signals(**LOW | EVICTED | other)).node("3b.thrash")
+    assert node.state is State.OK
+    assert says in node.summary
+
+
+def test_reuse_up_to_eviction_makes_thrash_possible_without_better_times() -> None:
+    found = judged(signals(**LOW | EVICTED))
+    cause = found.causes[0]
+    assert (cause.key, cause.confidence) == ("3b.thrash", Confidence.POSSIBLE)
+    assert (cause.value, cause.threshold) == (pytest.approx(0.8), 0.5)
+    assert (cause.samples, cause.counted) in ((100, "reuses"), (100, "evictions"))
+    assert "within 8 s" in cause.summary
+    assert cause.levers[0].title == "gpu_memory_utilization up"
+
+
+def test_it_stays_possible_however_long_it_is_seen_and_is_not_cleared_by_itself() -> None:
+    history = History()
+    seen = [diagnose(signals(**LOW | EVICTED), SLOS, history).node("3b.thrash") for _ in range(8)]
+    assert [node.firing for node in seen] == [False, *[True] * 7]
+    assert {node.confidence for node in seen[1:]} == {Confidence.POSSIBLE}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"reuse_gap_p90": 1.0}, {"reuse_gap_p90": None}, {"evict_idle_p50": None}],
+    ids=str,
+)
+def test_reuse_long_before_eviction_or_none_at_all_is_no_sign_of_thrash(
+    other: dict[str, float | None],
+) -> None:
+    node = judged(signals(**LOW | EVICTED | other)).node("3b.thrash")
+    assert node.state is State.CANT_TELL
+
+
+def test_a_few_evictions_are_no_sign() -> None:
+    seen = signals(**LOW | EVICTED)
+    few = {name: replace(seen[name], samples=9) for name in EVICTED}
+    node = judged(replace(seen, readings={**seen.readings, **few})).node("3b.thrash")
+    assert node.state is State.CANT_TELL
+
+
+def test_vllms_residency_metrics_are_read() -> None:
+    """Ten reuses within 5 to 10 s, ten evictions after as long."""
+
+    def page(count: int) -> str:
+        return "vllm:num_requests_running 1\n" + "".join(
+            f'vllm:kv_block_{name}_seconds_bucket{{le="5"}} 0\n'
+            f'vllm:kv_block_{name}_seconds_bucket{{le="10"}} {count}\n'
+            f'vllm:kv_block_{name}_seconds_bucket{{le="+Inf"}} {count}\n'
+            for name in ("reuse_gap", "idle_before_evict")
+        )
+
+    source = RecordedSource([(1_800_000_000.0 + 15 * i, page(10 * i)) for i in range(5)])
+    found = collect(source, window_s=60.0, at_s=source.now_s)
+    assert found.value("reuse_gap_p90") == pytest.approx(9.5)
+    assert found.value("evict_idle_p50") == pytest.approx(7.5)
+    assert found["evict_idle_p50"].samples == 40

@@ -103,6 +103,9 @@ def test_the_command_that_proves_a_lever_names_the_server_and_never_a_prometheus
         text = " ".join(render(asked, url=url).split())
         assert f"to prove it: tuner verify {named}--node" in text
         assert "--url http://prometheus:9090" not in text
+    elsewhere = " ".join(render(replace(asked, dialect="vllm"), url="http://a:8000").split())
+    assert "tuner verify --target vllm --node" in elsewhere
+    assert "with your --model, --serve-args, --workload and --slo" in elsewhere
 
 
 def test_what_holds_but_does_not_fire_yet_is_not_called_ok() -> None:
