@@ -52,7 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="serve the dashboard over HTTP", allow_abbrev=False)
     add = serve.add_argument
-    add("--url", help="engine to watch, e.g. http://127.0.0.1:8000 (its /metrics is scraped)")
+    add(
+        "--url", action="append", default=[], metavar="URL",
+        help="engine to watch, e.g. http://127.0.0.1:8000 (its /metrics is scraped); given several "
+        "times, its replicas, of which no history is kept",
+    )  # fmt: skip
     add("--prometheus", metavar="URL", help="read a Prometheus server instead of scraping")
     add(
         "--database",
@@ -109,8 +113,12 @@ def _settings(args: argparse.Namespace) -> Settings:
     if args.label and not args.prometheus:
         raise UserError("--label narrows the series of --prometheus: give that")
     _check_slos(args.slo)
+    urls = tuple(_base_url("--url", url) or "" for url in args.url)
+    if len(set(urls)) < len(urls):
+        raise UserError("--url: the same address is given twice")
     return Settings(
-        url=_base_url("--url", args.url),
+        url=urls[0] if len(urls) == 1 else None,
+        urls=urls if len(urls) > 1 else (),
         prometheus=_base_url("--prometheus", args.prometheus),
         database=_database(args.database),
         slos=tuple(args.slo),

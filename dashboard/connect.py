@@ -8,9 +8,11 @@ page (`Unavailable`), never an exception that reaches the user.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -44,7 +46,7 @@ def metric_source() -> MetricSource | None:
 @st.cache_resource(show_spinner=False, on_release=lambda source: source.close())
 def _source(settings: Settings) -> MetricSource:
     return open_source(
-        url=settings.url,
+        url=settings.url or settings.urls,
         prometheus=settings.prometheus,
         scrape_interval_s=settings.refresh_s,
         labels=dict(settings.labels) or None,
@@ -67,9 +69,14 @@ def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
         target=settings.target,
         slos=settings.slos,
         settings=dict(settings.knobs),
-        server_info=partial(server_info, url) if url else dict,
+        server_info=partial(_server_info, settings.urls or ((url,) if url else ())),
         client=partial(_client_side, url) if url else dict,
     )
+
+
+def _server_info(urls: Sequence[str]) -> dict[str, Any]:
+    """What the first of them tells that answers."""
+    return next(filter(None, map(server_info, urls)), {})
 
 
 def budget_watch() -> BudgetWatch | None:

@@ -13,8 +13,9 @@ DEFAULT_DATABASE = "slotune.db"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """url and prometheus exclude each other; both None means that nothing live is watched.
+    """url, urls and prometheus exclude each other; none of them means that nothing live is watched.
 
+    urls: several engines that are watched as the replicas of one target.
     labels narrow what is read of a Prometheus; knobs are settings the server does not tell.
     keep_history: what is scraped of url is kept beside the database.
     """
@@ -27,10 +28,11 @@ class Settings:
     labels: tuple[tuple[str, str], ...] = ()
     knobs: tuple[tuple[str, str], ...] = ()
     keep_history: bool = True
+    urls: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
-        return self.url or self.prometheus or ""
+        return self.url or self.prometheus or ", ".join(self.urls)
 
 
 _current = Settings()

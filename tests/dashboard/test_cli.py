@@ -15,6 +15,7 @@ from dashboard.cli import main
         (["--url", "http://host:99999"], ["--url", "is not an address"]),
         (["--prometheus", "some words"], ["--prometheus", "http://HOST:PORT"]),
         (["--url", "http://a", "--prometheus", "http://b"], ["exclude each other"]),
+        (["--url", "http://a", "--url", "http://a/v1"], ["--url", "given twice"]),
         (["--port", "70000"], ["--port 70000", "65535"]),
         (["--refresh", "0"], ["--refresh", "0.5 to 300"]),
         (["--host", "no.such.host.invalid"], ["--host", "no.such.host.invalid"]),

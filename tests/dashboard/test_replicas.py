@@ -1,0 +1,52 @@
+"""`dashboard serve --url A --url B`: replicas of one target, judged as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from dashboard import connect, settings
+from dashboard.cli import _parser, _settings
+from dashboard.settings import Settings
+from tests.storage.sources.serving import serving
+from tests.tuner.diagnosis.test_two_replicas import engine
+
+
+@pytest.fixture
+def configured() -> Iterator[None]:
+    yield
+    settings.configure(Settings())
+
+
+def told(*urls: str) -> Settings:
+    words = [word for url in urls for word in ("--url", url)]
+    return _settings(_parser().parse_args(["serve", "--refresh", "0.5", *words]))
+
+
+def test_one_address_is_a_target_and_several_are_its_replicas() -> None:
+    assert (told().target, told().url, told().urls) == ("", None, ())
+    one = told("http://a:1/v1")
+    assert (one.target, one.url, one.urls) == ("http://a:1", "http://a:1", ())
+    two = told("http://a:1", "http://b:2")
+    assert (two.target, two.url) == ("http://a:1, http://b:2", None)
+    assert two.urls == ("http://a:1", "http://b:2")
+
+
+@pytest.mark.usefixtures("configured")
+def test_both_are_judged_and_a_dead_one_is_named() -> None:
+    began_s = time.time() - 1000
+    labels = 'engine="0",model_name="m"'
+    with serving(lambda: engine(time.time() - began_s, labels)) as first:
+        settings.configure(told(first.url, "http://127.0.0.1:9"))
+        try:
+            evaluator = connect.evaluator()
+            assert evaluator is not None
+            found = evaluator.latest()
+        finally:
+            connect._source.clear()
+            connect._evaluator.clear()
+    assert found.target == f"{first.url}, http://127.0.0.1:9"
+    assert "1 of 2 targets give no metrics (127.0.0.1:9: " in found.node("0").summary
+    assert "trusted data" not in found.node("1").missing  # the other one is judged
