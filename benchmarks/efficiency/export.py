@@ -26,6 +26,7 @@ def exported(database: Database, name: str) -> Surface:
     options = study.budget or {}
     return Surface(
         about=_about(study),
+        kind=str((study.target or {}).get("kind")),
         workload=parse_workload((study.workload or {})["text"]),
         slos=parse_slos([study.slos] if study.slos else []),
         baseline={knob: _nearest(values, KNOBS[knob].default_cpu) for knob, values in grid.items()},

@@ -4,7 +4,8 @@ It stands for a target and for tuner.measure.measure at once. apply() draws one 
 that is the noise between runs. A measurement sends the workload's closed loop anew: its warm-up
 gets the run's own first requests, then come sections of the run drawn at random (a circular block
 bootstrap over time), each request with the latencies it had: that is the noise within a run.
-Between two requests a client pauses so long that the run's recorded throughput comes out.
+Between two requests a client pauses so long that the run's recorded throughput comes out. Settings
+that are in force already cost a server that restarts nothing.
 Invariant: the same surface, seed and calls give the same records and the same times.
 """
 
@@ -49,13 +50,13 @@ class LoadSoFar(LoadResult):
 class Replay:
     """clock_s is the machine time used so far."""
 
-    kind = "slotune"
-
     def __init__(self, surface: Surface, seed: int) -> None:
         self._surface = surface
+        self.kind = surface.kind
         self._rng = np.random.default_rng(seed)
         self._config: dict[str, Any] = dict(surface.baseline)
         self._run: RecordedRun | None = None
+        self._change_s = 0.0
         self.clock_s = 0.0
 
     def clock(self) -> float:
@@ -72,13 +73,15 @@ class Replay:
 
     def knobs(self) -> dict[str, KnobRange]:
         return {
-            name: KnobRange(self._config[name], min(values), max(values), True)
+            name: KnobRange(self._config[name], min(values), max(values), self._surface.live)
             for name, values in self._surface.grid.items()
         }
 
     def apply(self, config: Config) -> None:
         """Raises TargetError where the run drawn had failed, KeyError off the grid."""
         runs = self._surface.points[key_of(config)]
+        again = self._run is not None and self._config == config and not self._surface.live
+        self._change_s = 0.0 if again else self._surface.change_s(config)
         self._config, self._run = dict(config), runs[int(self._rng.integers(len(runs)))]
         if self._run.state == "failed":
             self.clock_s += self._run.spent_s
@@ -132,7 +135,7 @@ class Replay:
             lag_p99_s(in_window(records, chosen.window_s)), price_per_hour=price_per_hour,
             chosen=chosen, loop=GeneratorLoop.from_dict(self._run.generator),
         )  # fmt: skip
-        self.clock_s += ended_s + self._run.overhead_s
+        self.clock_s += ended_s + self._change_s
         return summarize(made, slos)
 
 

@@ -23,7 +23,7 @@ from tuner.search.trials import Config
 from tuner.slo import SloSet, parse_slos
 from tuner.workload import Workload, parse_workload
 
-FORMAT = "slotune-surface-1"
+FORMAT = "slotune-surface-2"
 TICK_S = 1e-4
 
 Key = tuple[tuple[str, Any], ...]
@@ -64,9 +64,11 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Surface:
-    """grid: knob → values, ascending. window_s and warmup_s: as each run was asked for."""
+    """kind: of the target that was recorded. grid: knob → values, ascending. window_s and warmup_s:
+    as each run was asked for."""
 
     about: str
+    kind: str
     workload: Workload
     slos: SloSet
     baseline: Config
@@ -83,10 +85,26 @@ class Surface:
             found.setdefault(key_of(run.config), []).append(run)
         return found
 
+    @property
+    def live(self) -> bool:
+        """Whether settings change without a restart."""
+        return self.kind == "slotune"
+
+    def change_s(self, config: Config) -> float:
+        """Of a trial that puts the settings in force, beside its load: of a server that restarts,
+        the runs on a start that was there already took less."""
+        overheads = [run.overhead_s for run in self.points[key_of(config)]]
+        return sum(overheads) / len(overheads) if self.live else max(overheads)
+
     @cached_property
     def grid_s(self) -> float:
-        """Machine time that measuring each point once takes: the mean over its runs, added up."""
-        return sum(sum(run.spent_s for run in runs) / len(runs) for runs in self.points.values())
+        """Machine time that measuring each point once takes: the load's mean over its runs and the
+        change of settings, added up."""
+        return sum(
+            sum(run.spent_s - run.overhead_s for run in runs) / len(runs)
+            + self.change_s(runs[0].config)
+            for runs in self.points.values()
+        )
 
 
 def write(surface: Surface, path: Path) -> None:
@@ -94,6 +112,7 @@ def write(surface: Surface, path: Path) -> None:
         {
             "format": FORMAT,
             "about": surface.about,
+            "kind": surface.kind,
             "workload": str(surface.workload),
             "slos": [clause.text for clause in surface.slos.clauses],
             "baseline": surface.baseline,
@@ -127,6 +146,7 @@ def read(path: Path) -> Surface:
 def _surface(found: Mapping[str, Any]) -> Surface:
     return Surface(
         about=found["about"],
+        kind=found["kind"],
         workload=parse_workload(found["workload"]),
         slos=parse_slos(found["slos"]),
         baseline=found["baseline"],

@@ -23,12 +23,15 @@ GRID = {"max_num_seqs": (1, 2, 4, 8), "chunk_size": (64, 256, 1024)}
 OUT_OF_MEMORY: Config = {"max_num_seqs": 8, "chunk_size": 1024}
 
 
-def made_surface(repeat: int = 2, slo: str = "ttft_p95<1s", noise: float = 0.03) -> Surface:
+def made_surface(
+    repeat: int = 2, slo: str = "ttft_p95<1s", noise: float = 0.03, kind: str = "slotune"
+) -> Surface:
     points: list[Config] = [
         dict(zip(GRID, values, strict=True)) for values in product(*GRID.values())
     ]
     return Surface(
         about="made up",
+        kind=kind,
         workload=parse_workload(f"prompt=64,output=16,concurrency={CLIENTS}"),
         slos=parse_slos([slo]),
         baseline={"max_num_seqs": 8, "chunk_size": 256},

@@ -11,12 +11,14 @@ from benchmarks import record_surface
 from storage import open_database
 from tests.tuner.search.synthetic import FakeTarget
 from tuner.measure import measure
+from tuner.search.ledger import StudyLedger
 from tuner.search.trial import Lab, Outcome
 from tuner.search.trials import Config
 from tuner.slo import parse_slos
 from tuner.targets.base import Target
 from tuner.workload import parse_workload
 
+GRID = record_surface.GRIDS["slotune"]
 POINTS = 75
 
 
@@ -51,10 +53,21 @@ def test_the_study_is_stopped_until_every_run_is_made(
 
         monkeypatch.setattr(record_surface, "run_trial", Trials(until=10))
         with pytest.raises(KeyboardInterrupt):
-            record_surface.record(lab, database, study, repeat=1)
+            record_surface.record(lab, database, study, GRID, repeat=1)
         assert state() == "stopped"
         rest = Trials(until=0)
         monkeypatch.setattr(record_surface, "run_trial", rest)
-        record_surface.record(lab, database, study, repeat=1)
+        record_surface.record(lab, database, study, GRID, repeat=1)
         assert state() == "done"
         assert rest.made == POINTS - 9
+
+
+def test_a_server_that_restarts_has_all_runs_of_a_point_in_a_row(tmp_path: Path) -> None:
+    grid = record_surface.GRIDS["vllm"]
+    slos, load = parse_slos(["ttft_p95<1s"]), parse_workload("prompt=16,output=4,concurrency=2")
+    with open_database(tmp_path / "s.db") as database:
+        study = database.create_study("surface", workload=load.as_dict(), state="running")
+        order = record_surface.left(StudyLedger(database, study, slos, load), grid, 2)
+    assert [seed for seed, _ in order] == [0, 1] * 30
+    assert all(order[at][1] == order[at + 1][1] for at in range(0, len(order), 2))
+    assert len({tuple(config.items()) for _, config in order}) == 30

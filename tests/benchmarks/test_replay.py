@@ -25,6 +25,7 @@ from tuner.targets.base import TargetError
 
 POINT: Config = {"max_num_seqs": 2, "chunk_size": 256}
 REPLAYS = 40
+START_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +183,26 @@ def test_machine_time_is_what_the_recording_took(surface: Surface) -> None:
     assert surface.points[key_of(POINT)][0].overhead_s == pytest.approx(OVERHEAD_S)
 
 
+def test_a_restart_is_paid_once_for_each_change() -> None:
+    made = made_surface(kind="vllm")
+    starts = [
+        replace(r, spent_s=r.spent_s + START_S) if r.seed == 0 and r.records else r
+        for r in made.runs
+    ]
+    surface = replace(made, runs=starts)
+    replay = Replay(surface, 2)
+    assert not replay.knobs()["chunk_size"].live
+    spent = []
+    for config in (POINT, POINT, POINT | {"max_num_seqs": 4}, POINT):
+        before_s = replay.clock_s
+        ended_s = max(record.end_s for record in replayed(replay, surface, config).records)
+        spent.append(replay.clock_s - before_s - ended_s)
+    changed = START_S + OVERHEAD_S
+    assert spent == pytest.approx([changed, 0.0, changed, changed])
+    working = len(surface.points) - 1
+    assert surface.grid_s == pytest.approx(made.grid_s + START_S * working, rel=0.05)
+
+
 def test_a_point_that_failed_fails_again_and_takes_its_time(surface: Surface) -> None:
     replay = Replay(surface, 0)
     with pytest.raises(TargetError, match="out of memory") as failure:
@@ -194,7 +215,7 @@ def test_a_stored_study_becomes_a_surface(surface: Surface, tmp_path: Path) -> N
     run = surface.points[key_of(POINT)][0]
     with open_database(str(tmp_path / "surface.db")) as database:
         study = database.create_study(
-            "surface", target={"model": "M", "engine": "E", "version": "1"},
+            "surface", target={"kind": "slotune", "model": "M", "engine": "E", "version": "1"},
             workload=surface.workload.as_dict(), slos=str(surface.slos),
             objective="maximize output_tps", space={"grid": surface.grid},
             budget={"window": 8.0, "warmup": 2.0}, seed=0, state="done",
