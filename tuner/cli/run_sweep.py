@@ -23,6 +23,7 @@ from tuner.quality.check import check_of
 from tuner.report.sweep import best_point, sweep_dict, sweep_lines
 from tuner.report.words import load_text
 from tuner.search.budget import Budget, plan
+from tuner.search.explore import baseline_failed
 from tuner.search.knob_text import knob_name
 from tuner.search.ledger import StudyLedger
 from tuner.search.objective import Objective
@@ -160,7 +161,9 @@ class _Sitting:
         self.ledger.add(outcome)
         self.narrator.done(outcome)
         if outcome.state == "failed":
-            raise UserError(f"the baseline failed: {outcome.failure_reason}")
+            raise baseline_failed(outcome)
+        if outcome.state == "invalid":
+            raise UserError(f"the baseline could not be measured: {outcome.failure_reason}")
         return outcome.measurement
 
     def _measure(self, lines: list[Line]) -> None:

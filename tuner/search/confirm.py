@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tuner.search.budget import ALL_FINALISTS
 from tuner.search.candidates import nearly, ranked
-from tuner.search.decide import Standing, candidates_of, pooled_baseline, standing
+from tuner.search.decide import Standing, candidates_of, crashed, pooled_baseline, standing
 from tuner.search.levels import next_look
 from tuner.search.session import POLL_S, Search, measure
 from tuner.search.trials import Config, Trial, explored, of_config
@@ -117,7 +117,10 @@ def alive(search: Search) -> list[Config]:
         near = nearly(goal, [t for t in found if t.config != search.baseline], trials)
         others = [near] if near is not None else []
     standings = {index: _standing(search, config) for index, config in enumerate(others)}
-    kept = [i for i, found in standings.items() if found is None or not _refuted(found)]
+    kept = [
+        i for i, found in standings.items()
+        if not crashed(trials, others[i]) and (found is None or not _refuted(found))
+    ]  # fmt: skip
     tried = [i for i in kept if standings[i] is not None]
     fresh = [others[i] for i in kept if standings[i] is None]
     if not tried:

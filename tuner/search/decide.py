@@ -133,6 +133,13 @@ def candidates_of(trials: Sequence[Trial], baseline: Config) -> list[Config]:
     return [config for config in distinct(confirmed) if config != baseline]
 
 
+def crashed(trials: Sequence[Trial], config: Config) -> bool:
+    """Whether it failed by its own fault when confirmed: what it did in other runs does not count
+    then."""
+    parts = [t.failed_part for t in trials if t.stage == "confirm" and t.config == config]
+    return any(part is not None and part.failure_kind == "configuration" for part in parts)
+
+
 def decide(outcomes: Sequence[Outcome], baseline: Config, goal: Goal) -> Decision:
     """From all outcomes of a study whose baseline has a result."""
     trials = trials_of(outcomes)
@@ -143,6 +150,8 @@ def decide(outcomes: Sequence[Outcome], baseline: Config, goal: Goal) -> Decisio
     why_none = _why_none(trials, baseline, goal)
     decisions = []
     for candidate in candidates:
+        if crashed(trials, candidate):
+            continue
         found = standing(trials, baseline, candidate, goal, len(candidates))
         if found is not None:
             decisions.append(_judge(base, baseline, found, goal, why_none))

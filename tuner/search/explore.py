@@ -6,11 +6,13 @@ that any number of workers share the work and none is done twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.errors import UserError
 from tuner.search.budget import BASELINES
 from tuner.search.candidates import nearly, ranked, sweep_points
 from tuner.search.goal import is_complete
-from tuner.search.noise import exhausted
+from tuner.search.noise import PATIENCE, exhausted
 from tuner.search.proposals import Proposal
 from tuner.search.session import (
     FAILURE_LIMIT,
@@ -21,7 +23,8 @@ from tuner.search.session import (
     out_of_time,
 )
 from tuner.search.trial import Outcome
-from tuner.search.trials import Trial, explored
+from tuner.search.trials import Config, Trial, explored
+from tuner.targets.order import grouped
 
 EXPLORE_SEEDS = BASELINES + 1
 """Seeds of explored trials start here: beyond every baseline's."""
@@ -44,16 +47,19 @@ def measure_baseline(search: Search) -> None:
             search.wait(POLL_S)
             continue
         trial = measure(search, search.baseline, "baseline", search.seed + attempt)
-        part = trial.failed_part
-        if part is not None and trial.failed:
-            tail = f"\nend of the server's log:\n{part.log_tail}" if part.log_tail else ""
-            advice = _advice(part)
-            raise UserError(f"the baseline failed: {trial.failure_reason}{advice}{tail}")
+        if trial.failed and trial.failed_part is not None:
+            raise baseline_failed(trial.failed_part)
         if not is_complete(search.goal, trial):
             continue
         with search.workers.turn():
             search.proposer.learn(trial)
             search.workers.finish(f"baseline {attempt}")
+
+
+def baseline_failed(part: Outcome) -> UserError:
+    """With the reason and the end of the server's log."""
+    tail = f"\nend of the server's log:\n{part.log_tail}" if part.log_tail else ""
+    return UserError(f"the baseline failed: {part.failure_reason}{_advice(part)}{tail}")
 
 
 def _advice(part: Outcome) -> str:
@@ -123,22 +129,29 @@ def _next_point(search: Search) -> Proposal | None:
         return None  # it was searched enough for this budget; a larger one searches on
     if search.left() <= reserve(search):
         return None
-    if failing(trials):
+    if search.proposer.given >= FAILURE_LIMIT and failing(trials):
         search.events.note(
             f"the last {FAILURE_LIMIT} trials failed; search ended: {trials[-1].failure_reason}"
         )
         return None
-    if why := exhausted(search.goal, found, trials):
+    searched = search.proposer.measured >= PATIENCE  # within these ranges, for this objective
+    if searched and (why := exhausted(search.goal, found, trials)):
         search.events.note(why)
         return None
     if not found:
         count = max(2, search.plan.search // 2)
         points = sweep_points(search.space, search.baseline, count, search.levers())
-        search.proposer.enqueue(points)
+        search.proposer.enqueue(_by_start(search, points))
     proposal = search.proposer.ask()
     if proposal is None:
         search.events.note("search ended: every configuration of the space has been measured")
     return proposal
+
+
+def _by_start(search: Search, points: Sequence[Config]) -> list[Config]:
+    """Those of one restart group one after the other."""
+    knobs = search.lab.target.knobs()
+    return [dict(config) for config, _ in grouped([(point, None) for point in points], knobs)]
 
 
 def reserve(search: Search) -> int:

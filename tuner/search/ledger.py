@@ -15,6 +15,7 @@ from storage.errors import not_kept
 from storage.rows import Measurement as StoredMeasurement
 from storage.rows import Stage, Study
 from tuner.endpoint import Endpoint
+from tuner.exchange.provenance import provenance
 from tuner.measure import Measurement, summarize
 from tuner.measure.cautions import GeneratorLoop
 from tuner.records import from_columns, to_columns
@@ -80,7 +81,7 @@ class StudyLedger:
                 state=outcome.state,
                 failure_kind=outcome.failure_kind,
                 failure_reason=_reason(outcome),
-                summary=made.summary_dict() if made is not None else None,
+                summary=_summary(made),
                 verdict=outcome.verdict.as_dict() if outcome.verdict is not None else None,
                 server=made.server.as_dict() if made is not None and made.server else None,
                 records=to_columns(made.records) if made is not None else None,
@@ -162,6 +163,10 @@ def rebuilt(
         accuracy=None if accuracy is None else Estimate.from_dict(accuracy),
     )
     return summarize(made, slos)
+
+
+def _summary(made: Measurement | None) -> dict[str, Any] | None:
+    return None if made is None else made.summary_dict() | {"provenance": provenance()}
 
 
 def _reason(outcome: Outcome) -> str | None:

@@ -55,6 +55,7 @@ class Proposer:
     """ask() → measure → tell(); storage None keeps it in memory.
 
     rules_out says which configurations cannot work; worker and alive, whose a running point is.
+    given: how many points this process has been told to measure.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Proposer:
             len(goal.objectives),
         )
         self._trials: list[Trial] = []
+        self.given = 0
 
     def learn(self, trial: Trial) -> None:
         """Tell of a trial that nobody asked for (a baseline, or one under other SLOs)."""
@@ -164,13 +166,23 @@ class Proposer:
             before = [t for t in self._trials if t.config == proposal.config]
             complete = [t for t in before if is_complete(self._goal, t)]
             if complete:
-                self._tell(proposal.number, complete[-1])
+                self._tell(proposal.number, complete[-1], remembered=True)
             elif any(config == proposal.config for config in self.running()):
                 self._forget(proposal.number)
             else:
+                self.given += 1
                 return proposal
             repeats += 1
         return None
+
+    @property
+    def measured(self) -> int:
+        """Points that were measured for this history, in all sittings and by all workers: not
+        those that it was taught or that were answered from memory."""
+        return sum(
+            {"worker", "seed"} <= told.user_attrs.keys() and "remembered" not in told.user_attrs
+            for told in self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        )
 
     def tell(self, proposal: Proposal, trial: Trial) -> None:
         if trial not in self._trials:
@@ -233,9 +245,10 @@ class Proposer:
             return {}
         return self._space.decode(trial.params)
 
-    def _tell(self, number: int, trial: Trial) -> None:
+    def _tell(self, number: int, trial: Trial, *, remembered: bool = False) -> None:
         reading = self._goal.read(trial, self._trials)
-        self._finish(number, reading, self._attributes(trial, reading))
+        known = {"remembered": True} if remembered else {}
+        self._finish(number, reading, self._attributes(trial, reading) | known)
 
     def _finish(
         self, number: int, reading: Reading, attributes: dict[str, Any] | None = None

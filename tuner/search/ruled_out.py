@@ -21,13 +21,15 @@ Config = Mapping[str, Setting]
 @dataclass(slots=True)
 class Arithmetic:
     """longest: tokens that every request of some load has at least, prompt and output; 0: unknown.
-    pool_tokens: of the whole KV cache, at highest_share of the device's memory; 0: unknown. told:
-    how often each reason ruled something out.
+    pool_tokens: of the whole KV cache, at highest_share of the device's memory; block_size: of a
+    KV block, in tokens, where no setting says; 0: unknown. told: how often each reason ruled
+    something out.
     """
 
     longest: int
     pool_tokens: int = 0
     highest_share: float = 0.0
+    block_size: int = 0
     told: Counter[str] = field(default_factory=Counter)
 
     def why_not(self, config: Config) -> str:
@@ -38,6 +40,11 @@ class Arithmetic:
         tokens = self._kv_tokens(config)
         if tokens is not None and 0 < tokens < self.longest:
             return f"a KV cache of {tokens} tokens holds no single request of {self.longest} tokens"
+        length = number_of(config, "max_model_len")
+        if length is not None and 0 < length < self.longest:
+            return (
+                f"max_model_len {length:g} is less than the {self.longest} tokens of each request"
+            )
         return ""
 
     def rules_out(self, config: Config) -> bool:
@@ -49,6 +56,10 @@ class Arithmetic:
 
     def _kv_tokens(self, config: Config) -> int | None:
         """At most: weights take their part of any share, so the pool shrinks faster than it."""
+        blocks = number_of(config, "num_gpu_blocks_override")
+        size = number_of(config, "block_size") or self.block_size
+        if blocks and size:
+            return int(blocks * size)
         if not self.pool_tokens:
             return None
         share = number_of(config, "gpu_memory_utilization")
@@ -64,7 +75,7 @@ def arithmetic(
     its num_kv_blocks were allocated."""
     blocks, size = described.get("num_kv_blocks") or 0, described.get("block_size") or 0
     longest = max((_least(load) for load in loads), default=0)
-    return Arithmetic(longest, int(blocks) * int(size), highest_share)
+    return Arithmetic(longest, int(blocks) * int(size), highest_share, int(size))
 
 
 def _least(load: Workload) -> int:

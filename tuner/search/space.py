@@ -168,7 +168,8 @@ def joint_space(
     if not knobs:
         raise UserError(
             "this server offers no knob the tuner can turn; start slotune's engine with "
-            "--enable-admin, or let the tuner start the server (--target vllm)"
+            "--enable-admin, or let the tuner start the server (--target vllm); what it carries as "
+            "it is, `tuner sweep --url URL --knob concurrency=1:64` shows"
         )
     parts = [parse_knob(text, knobs) for text in texts]
     if not any(isinstance(part, Axis) for part in parts):

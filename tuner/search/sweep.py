@@ -150,7 +150,8 @@ def sweep(
     pace: Pace,
     events: Events,
 ) -> None:
-    """Every step of every line `repeat` times, into the ledger; ends early when all fail."""
+    """Every step of every line `repeat` times, into the ledger; ends early when one after the other
+    fails."""
     fresh: list[Outcome] = []
     for turn in range(repeat):
         order = _order(lines, seed + turn)
@@ -163,8 +164,10 @@ def sweep(
             ledger.add(outcome)
             fresh.append(outcome)
             events.done(outcome)
-            if len(fresh) >= FAILURE_LIMIT and not any(o.ok for o in fresh):
-                events.note(f"all {len(fresh)} trials failed; sweep ended")
+            last = fresh[-FAILURE_LIMIT:]
+            if len(last) == FAILURE_LIMIT and all(one.state == "failed" for one in last):
+                why = last[-1].failure_reason
+                events.note(f"the last {FAILURE_LIMIT} trials failed; sweep ended: {why}")
                 return
 
 

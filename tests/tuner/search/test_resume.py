@@ -19,8 +19,9 @@ from tests.tuner.search.synthetic import (
 )
 from tuner.search.budget import Budget, parse_budget, plan
 from tuner.search.ledger import StudyLedger
+from tuner.search.noise import PATIENCE
 from tuner.search.objective import Objective
-from tuner.search.optimize import optimize
+from tuner.search.optimize import FAILURE_LIMIT, optimize
 from tuner.search.pace import Pace
 from tuner.search.proposals import Proposer, history_name
 from tuner.search.session import Search
@@ -139,6 +140,31 @@ def test_wider_ranges_keep_what_was_measured_and_use_it(sitting: Sitting) -> Non
     told = wide.proposer._study.trials
     known = [t for t in told if t.user_attrs.get("config", {}).get("chunk_size", 0) >= 1024]
     assert len(known) >= 3
+
+
+def test_wider_ranges_are_searched_where_the_narrow_ones_had_no_more_to_find(
+    sitting: Sitting,
+) -> None:
+    few = ("chunk_size=512:1000", "max_num_seqs=32:64")
+    narrow = sitting.run(60, knobs=few)
+    assert "none of the last" in "".join(narrow.events.notes)  # type: ignore[attr-defined]
+    searched = len(explored(narrow.trials))
+    again = sitting.run(60, knobs=few)
+    assert len(explored(again.trials)) == searched
+    wide = sitting.run(80, knobs=("chunk_size=512:1000", "max_num_seqs=32:256"))
+    fresh = explored(wide.trials)[searched:]
+    assert len(fresh) >= PATIENCE
+    assert max(trial.config["max_num_seqs"] for trial in fresh) > 64  # type: ignore[type-var]
+
+
+def test_a_study_that_ended_by_failures_tries_again(sitting: Sitting) -> None:
+    sitting.surface.target.crashes = lambda config: config != DEFAULTS
+    failed = sitting.run(40)
+    assert sum(trial.failed for trial in failed.trials) == FAILURE_LIMIT
+    sitting.surface.target.crashes = lambda config: False  # the machine was mended
+    mended = sitting.run(40)
+    assert len(mended.trials) > len(failed.trials)
+    assert sum(trial.failed for trial in mended.trials) == FAILURE_LIMIT
 
 
 def test_another_slo_judges_again_and_measures_only_what_is_new(sitting: Sitting) -> None:

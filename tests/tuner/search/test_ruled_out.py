@@ -24,6 +24,21 @@ def test_a_pool_smaller_than_one_request() -> None:
     assert "no single request of 1000 tokens" in rules.why_not({"gpu_memory_utilization": 0.5})
 
 
+def test_a_pool_that_a_knob_sizes() -> None:
+    rules = arithmetic({"block_size": 16}, 0.0, [parse_workload("prompt=900,output=100,rate=1")])
+    assert rules.why_not({"num_gpu_blocks_override": 63}) == ""
+    assert "of 992 tokens holds no" in rules.why_not({"num_gpu_blocks_override": 62})
+    assert rules.why_not({"num_gpu_blocks_override": 62, "block_size": 32}) == ""
+    assert Arithmetic(1000).why_not({"num_gpu_blocks_override": 1}) == ""  # of blocks not known
+
+
+def test_a_length_that_allows_no_request() -> None:
+    rules = Arithmetic(1000)
+    assert rules.why_not({"max_model_len": 1000}) == ""
+    assert "max_model_len 999 is less than the 1000 tokens" in rules.why_not({"max_model_len": 999})
+    assert rules.why_not({"max_model_len": "auto"}) == ""
+
+
 def test_a_chunk_below_the_sequences() -> None:
     rules = Arithmetic(0)
     assert "chunk_size below max_num_seqs" in rules.why_not({"max_num_seqs": 64, "chunk_size": 32})
