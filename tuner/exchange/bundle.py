@@ -121,7 +121,7 @@ def _write(stored: StoredStudy, out: BinaryIO) -> None:
     head = orjson.dumps(
         {
             "slotune_study": VERSION,
-            "versions": versions(stored.study),
+            "versions": versions(stored),
             "study": dataclasses.asdict(stored.study),
             "findings": [dataclasses.asdict(row) for row in stored.findings],
             "verifications": [dataclasses.asdict(row) for row in stored.verifications],
@@ -144,10 +144,23 @@ def _write(stored: StoredStudy, out: BinaryIO) -> None:
     out.write(b"\n]}\n")
 
 
-def versions(study: Study) -> dict[str, str]:
-    """Of what wrote the bundle, and its machine; torch only where the target has told it."""
-    torch = (study.target or {}).get("torch") or (study.target or {}).get("torch_version")
-    return provenance() | ({"torch": str(torch)} if torch else {})
+def versions(stored: StoredStudy) -> dict[str, str]:
+    """Of what made the first measurement, and its machine: each measurement's summary has its own.
+    A study that does not tell is older: then of what writes. torch: where the target told it."""
+    target = stored.study.target or {}
+    torch = target.get("torch") or target.get("torch_version")
+    told = next(iter(machines(stored.measurements)), None) or provenance()
+    return told | ({"torch": str(torch)} if torch else {})
+
+
+def machines(rows: Sequence[Measurement]) -> list[dict[str, str]]:
+    """The different ones that the measurements tell of, in order of time."""
+    found: list[dict[str, str]] = []
+    for row in rows:
+        told = (row.summary or {}).get("provenance")
+        if isinstance(told, dict) and told not in found:
+            found.append({str(name): str(value) for name, value in told.items()})
+    return found
 
 
 def _unpacked(file: BinaryIO) -> Iterator[bytes]:

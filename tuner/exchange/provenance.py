@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
 
+GPUS = Path("/proc/driver/nvidia/gpus")
+
+
 def provenance(command: str = "") -> dict[str, str]:
     """Of this process, to be kept with what it has just measured. command: what the user gave,
     without secrets; left out where it is not known."""
+    return _machine() | ({"command": command} if command else {})
+
+
+def one_line(told: Mapping[str, str]) -> str:
+    """A kept provenance in words, without its command."""
+    where = [told[name] for name in ("processor", "gpus", "memory", "platform") if name in told]
+    made = [f"{name} {told[name]}" for name in ("slotune", "python") if name in told]
+    return ", ".join([*where, *made])
+
+
+@cache
+def _machine() -> dict[str, str]:
     memory_gib = psutil.virtual_memory().total / 2**30
+    gpus = _gpus()
     return {
         "slotune": version("slotune"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": f"{os.cpu_count()} × {_processor()}",
         "memory": f"{memory_gib:.0f} GiB",
-        **({"command": command} if command else {}),
+        **({"gpus": gpus} if gpus else {}),
     }
+
+
+def _gpus() -> str:
+    """`8 × NVIDIA H100 80GB HBM3`, "" where the driver lists none."""
+    names: Counter[str] = Counter()
+    for information in sorted(GPUS.glob("*/information")):
+        with contextlib.suppress(OSError):
+            lines = information.read_text(encoding="utf-8").splitlines()
+            names.update(line.partition(":")[2].strip() for line in lines if line[:6] == "Model:")
+    return ", ".join(f"{count} × {name}" for name, count in names.items())
 
 
 def _processor() -> str:

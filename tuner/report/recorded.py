@@ -16,8 +16,9 @@ from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.stored import diagnosis_of
 from tuner.errors import UserError
 from tuner.exchange.belonging import of_first
-from tuner.exchange.bundle import WITH_FINDINGS, StoredStudy
+from tuner.exchange.bundle import WITH_FINDINGS, StoredStudy, machines
 from tuner.exchange.judging import workload_of
+from tuner.exchange.provenance import one_line
 from tuner.report.words import load_text
 from tuner.search.ledger import stored_outcome
 from tuner.search.objective import CAPACITY, Objective
@@ -37,7 +38,7 @@ Kind = Literal["search", "sweep", "verification"]
 class Recorded:
     """loads: as they were given; workloads: the same, read. diagnosis: of the baseline, None where
     none was made. verifications: the study's own, and of what that diagnosis proposes. lacks: what
-    an older bundle does not keep, "" for none."""
+    an older bundle does not keep, "" for none. machines: that sent the load."""
 
     study: Study
     slos: SloSet
@@ -48,6 +49,7 @@ class Recorded:
     diagnosis: Diagnosis | None
     verifications: tuple[Verification, ...]
     lacks: str
+    machines: tuple[str, ...]
 
     @property
     def load(self) -> str:
@@ -113,6 +115,7 @@ def recorded(stored: StoredStudy) -> Recorded:
     return Recorded(
         study, slos, texts, tuple(known[text] for text in texts), _baseline(study, outcomes),
         outcomes, diagnosis_of(of_first(stored.findings)), stored.verifications, lacks,
+        tuple(map(one_line, machines(stored.measurements))),
     )  # fmt: skip
 
 

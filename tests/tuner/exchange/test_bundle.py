@@ -104,7 +104,21 @@ def test_holds_what_was_asked_measured_and_with_what(document: dict[str, Any]) -
 
 def test_torch_is_named_where_the_target_told_it(study: StoredStudy) -> None:
     target = (study.study.target or {}) | {"torch": "2.9.0+cpu"}
-    assert bundle.versions(replace(study.study, target=target))["torch"] == "2.9.0+cpu"
+    told = replace(study, study=replace(study.study, target=target))
+    assert bundle.versions(told)["torch"] == "2.9.0+cpu"
+
+
+def test_the_machine_is_the_one_that_measured(study: StoredStudy) -> None:
+    elsewhere = {"slotune": "0.0.1", "python": "3.11.2", "processor": "4 × another"}
+    first, *others = study.measurements
+    assert first.summary is not None
+    moved = replace(first, summary=first.summary | {"provenance": elsewhere})
+    told = replace(study, measurements=(moved, *others))
+    assert bundle.versions(told) == elsewhere
+    here = bundle.versions(study)["processor"]
+    page = render_study_html(study_report(told))
+    assert "4 × another, slotune 0.0.1, python 3.11.2" in page
+    assert here in page  # of the others
 
 
 @pytest.mark.parametrize("packed", [False, True])

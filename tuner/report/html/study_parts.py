@@ -102,7 +102,7 @@ def provenance(report: Recorded, more: Sequence[tuple[str, object]] = ()) -> str
         ("constraints", "; ".join(map(str, space.get("constraints") or []))),
         ("fixed", config_text(space.get("fixed") or {}, none="")),
         ("quality file", space.get("quality") or budget.get("quality")),
-        ("budget", budget.get("text")),
+        ("budget", budget.get("text")), ("measured from", "; ".join(report.machines)),
         ("spent", show(sum(o.spent_s for o in report.outcomes), "s") if report.outcomes else ""),
         *more, *told,
     ]))  # fmt: skip
