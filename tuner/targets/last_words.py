@@ -14,13 +14,14 @@ from tuner.targets.base import FailureKind
 _CONFIGURATION_FAULT = re.compile(
     r"out of memory|OutOfMemory|cannot allocate memory|no available memory|"
     r"larger than the (?:maximum|available)|not enough (?:KV|memory)|no memory for|"
-    r"want of memory|can't allocate memory|free memory on device|increase .?gpu_memory_util|"
+    r"want of memory|can't allocate memory|increase .?gpu_memory_util|"
     r"max_num_batched_tokens|chunk[-_]size .*must|must be (?:at least|between|in|a power)|"
     r"unrecognized arguments|invalid choice|validation error|Killed",
     re.IGNORECASE,
 )
 _TRANSIENT_FAULT = re.compile(
-    r"address already in use|port .* in use|Errno 98|temporarily", re.IGNORECASE
+    r"address already in use|port .* in use|Errno 98|temporarily|free memory on device",
+    re.IGNORECASE,
 )
 _WORKER_DIED = re.compile(r"died unexpectedly|exit(?: code:?|code[=:]?) ?-\d+", re.IGNORECASE)
 _ERROR = re.compile(r"\w(?:Error|Exception): ")
@@ -46,7 +47,7 @@ def fault_line(log_tail: str) -> str:
 def named_fault(lines: Iterable[str]) -> str:
     """The line that says why: the settings' fault, a worker's death, an error; empty if none."""
     said = _not_telling(lines)
-    for words in (_CONFIGURATION_FAULT, _WORKER_DIED, _ERROR):
+    for words in (_CONFIGURATION_FAULT, _TRANSIENT_FAULT, _WORKER_DIED, _ERROR):
         hits = [line for line in said if words.search(line) and not _ELSEWHERE.search(line)]
         if hits:
             return hits[-1].strip()

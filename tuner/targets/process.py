@@ -134,12 +134,12 @@ class OwnProcess:
                 kind="configuration",
             ) from error
 
-    def stop(self) -> None:
-        """Ask all of it to end, then make it; returns when nothing of it is left and its memory is
-        free."""
+    def stop(self) -> bool:
+        """Ask all of it to end, then make it; returns when nothing of it is left. Whether its
+        memory is free then; where it was not running, that is so."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return True
         for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILLED_S)):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
@@ -150,7 +150,15 @@ class OwnProcess:
             if self._gone_within(process, wait_s):
                 break
         process.wait()
-        wait_released(self._before_mib)
+        return wait_released(self._before_mib)
+
+    def stop_for_another(self) -> None:
+        """stop(), and TargetError, transient, where the next start would find its memory taken."""
+        if not self.stop():
+            raise TargetError(
+                "the memory of the ended server is still taken: the GPU's driver has not released "
+                "it, or another process uses it"
+            )
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         """The last lines, after the last line that names a fault where that is further up."""

@@ -93,7 +93,8 @@ class RestartTarget(ABC):
         running = self._process is not None and self._process.alive
         if running and wanted == self._config:
             return
-        self.stop()
+        if self._process is not None:
+            self._process.stop_for_another()
         self._config = wanted
         self._launch()
 

@@ -182,8 +182,7 @@ class SlotuneTarget:
     def _restart(self, at_start: dict[str, Setting]) -> None:
         """Start anew with other settings; what comes next is started by _ensure_same_server."""
         assert self._process is not None, "knobs of the start are for engines of our own"
-        self._process.stop()
-        self._process.log = next_log(self._log_dir, "engine")
+        self._process.stop_for_another()
         self._at_start = at_start
 
     def _served_model(self) -> str:
@@ -230,6 +229,7 @@ class SlotuneTarget:
     def _ensure_same_server(self) -> None:
         """The engine that was there at the start, restarted if it was ours and has died."""
         if self._process is not None and not self._process.alive:
+            self._process.log = next_log(self._log_dir, "engine")
             self._process.start(self._startup_timeout_s)
             self._url = self._process.url
             self._info = self._server_info()

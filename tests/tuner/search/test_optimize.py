@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from optuna.samplers import GPSampler
 
 from tests.tuner.search.synthetic import (
     DEFAULTS,
@@ -75,16 +77,39 @@ def test_confirmation_pairs_share_seeds_that_the_search_never_used() -> None:
         assert any(o.config == DEFAULTS for o in confirmed if o.seed == seed)
 
 
-def test_crashes_are_learned_and_the_sampler_moves_away() -> None:
-    """Half of the space ends the server; few of the trials may be spent there."""
-    target = FakeTarget(crashes=lambda c: 64 < c["max_num_seqs"] < 128)
-    search = search_on(Surface(target), budget=parse_budget("40 trials"), seed=1)
+@pytest.mark.parametrize("sampler", ["gp", "tpe"])
+def test_where_half_of_the_space_crashes_the_other_half_is_chosen_from(sampler: str) -> None:
+    """How often the samplers go there is in test_proposals.py."""
+    target = FakeTarget(crashes=lambda c: c["max_num_seqs"] < 32)
+    search = search_on(Surface(target), budget=parse_budget("40 trials"), seed=1, sampler=sampler)
     decision = optimize(search)
+    assert decision.answer == "improved"
     assert decision.met
     crashed = [o for o in search.ledger.outcomes if o.state == "failed"]
-    assert len(crashed) < 0.3 * len(search.ledger.outcomes)
+    assert crashed
     assert all(o.failure_kind == "configuration" for o in crashed)
-    assert decision.chosen_config not in [o.config for o in crashed]
+    assert float(decision.chosen_config["max_num_seqs"]) >= 32
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_default_sampler_finds_it_by_a_gaussian_process(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    drawn = GPSampler.sample_relative
+    by_process: list[dict[str, Any]] = []
+
+    def spied(*words: Any) -> dict[str, Any]:
+        by_process.append(drawn(*words))
+        return by_process[-1]
+
+    monkeypatch.setattr(GPSampler, "sample_relative", spied)
+    search = search_on(Surface(FakeTarget()), budget=BUDGET, seed=seed, sampler="auto")
+    decision = optimize(search)
+    assert any(by_process)
+    assert decision.answer == "improved"
+    assert decision.met
+    assert float(decision.chosen_config["chunk_size"]) < 1200
 
 
 def test_a_transient_failure_is_tried_once_more() -> None:
@@ -110,6 +135,26 @@ def test_repeated_failure_has_a_limit() -> None:
     assert decision.answer == "none_feasible"
     assert isinstance(search.events, Silent)
     assert "out of memory" in search.events.notes[-1]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_candidate_that_crashes_when_confirmed_is_none(at: int) -> None:
+    """at: of its confirming runs, the one that crashes."""
+    target = FakeTarget()
+    search = search_on(Surface(target), budget=BUDGET)
+
+    def crashes(config: dict[str, object]) -> bool:
+        made = [o for o in search.ledger.outcomes if o.stage == "confirm" and o.config == config]
+        begun = any(o.stage == "confirm" for o in search.ledger.outcomes)
+        return begun and config != DEFAULTS and len(made) >= at - 1
+
+    target.crashes = crashes
+    decision = optimize(search)
+    confirmed = [o for o in search.ledger.outcomes if o.stage == "confirm"]
+    crashed = [o.config for o in confirmed if not o.ok]
+    assert crashed
+    assert all(crashed.count(config) == 1 for config in crashed)
+    assert decision.best_config is None
 
 
 def test_failed_baseline_ends_the_study_with_reason_and_log() -> None:

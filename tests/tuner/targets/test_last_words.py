@@ -24,11 +24,22 @@ RuntimeError: Engine core initialization failed. See root cause above. Failed co
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "configuration"),
         ("max_num_batched_tokens (64) is smaller than max_num_seqs (128)", "configuration"),
         ("OSError: [Errno 98] error while attempting to bind: address already in use", "transient"),
+        ("vllm: error: unrecognized arguments: --frobnicate 3", "configuration"),
+        ("launch_server.py: error: argument --dtype: invalid choice: 'int3'", "configuration"),
         ("something nobody has seen before", "transient"),
     ],
 )
 def test_failures_are_classified(tail: str, kind: str) -> None:
     assert classify(tail) == kind
+
+
+def test_memory_that_another_process_has_yet_is_the_moments_fault() -> None:
+    log = (
+        "ValueError: Free memory on device (12.1/79.2 GiB) on startup is less than desired GPU "
+        "memory utilization (0.9, 71.3 GiB).\nRuntimeError: Engine core initialization failed."
+    )
+    assert classify(log) == "transient"
+    assert fault_line(log).startswith("ValueError: Free memory on device")
 
 
 def test_settings_that_are_told_are_no_fault() -> None:

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.tuner.fake_engine import FakeEngine
+from engine.cli import _parser, from_arguments
+from tests.tuner.fake_engine import FakeEngine, program
 from tests.tuner.fake_server import FakeServer
 from tuner.errors import UserError
 from tuner.targets import TargetError, TargetOptions, open_target
@@ -130,6 +133,24 @@ def test_an_engine_of_ours_that_died_while_it_was_measured(tmp_path: Path) -> No
         target.stop()
 
 
+def test_the_log_of_a_death_is_kept(tmp_path: Path) -> None:
+    target = SlotuneTarget(log_dir=tmp_path)
+    command = [sys.executable, "-m", "tests.tuner.fake_engine"]
+    first = target._process.log  # type: ignore[union-attr]
+    target._process = OwnProcess(lambda port: [*command, "--port", str(port)], first)
+    target.start()
+    try:
+        first.write_text("its last words")
+        os.kill(target._process.pid, signal.SIGKILL)
+        target._process._process.wait()  # type: ignore[union-attr]
+        target.apply({"chunk_size": 256})
+        target.verify()
+        assert target._process.log != first
+        assert first.read_text() == "its last words"
+    finally:
+        target.stop()
+
+
 @pytest.mark.parametrize("answer", [None, [], "ok", {}, {"knobs": [1]}, {"knobs": {"a": 1}}])
 def test_answers_of_another_kind_of_server(answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeEngine() as engine:
@@ -230,3 +251,30 @@ def test_what_an_engine_cannot_change_is_told() -> None:
         SlotuneTarget(knobs=("quantization",))
     with pytest.raises(UserError, match=r"is set when a server starts, and .* runs already"):
         SlotuneTarget("http://127.0.0.1:9", knobs=("block_size",))
+
+
+def test_the_engine_is_started_by_its_own_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program stands for Python; the real engine's own parser reads the words."""
+    python = program(tmp_path / "python", "slotune")
+    monkeypatch.setattr("tuner.targets.slotune.sys", SimpleNamespace(executable=str(python)))
+    target = open_target(TargetOptions(
+        model="models/m", api_key="sesame", log_dir=tmp_path / "logs", startup_timeout_s=30,
+        serve_args=("--max-model-len", "512", "--block-size=32"), knobs=("block_size", "dtype"),
+    ))  # fmt: skip
+    target.start()
+    try:
+        port = urlsplit(str(target.describe()["url"])).port
+        assert target.describe()["started_here"]
+    finally:
+        target.stop()
+    (started,) = (tmp_path / "starts").read_text().splitlines()
+    words = started.partition(" -m ")[2]
+    assert words == (
+        f"engine serve --host 127.0.0.1 --port {port} --enable-admin --model models/m "
+        "--api-key sesame --block-size 32 --max-model-len 512"
+    )
+    config, options = from_arguments(_parser().parse_args(words.split()[1:]))
+    assert (config.model, config.block_size, config.max_model_len) == ("models/m", 32, 512)
+    assert (options.port, options.enable_admin, options.api_key) == (port, True, "sesame")

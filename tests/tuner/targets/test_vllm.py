@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuner.fake_engine import program
+from tests.tuner.fake_engine import RESET, program
 from tuner.errors import UserError
-from tuner.measure import measure
+from tuner.measure import Measurement
 from tuner.search.space import parse_axis
-from tuner.search.trial import Lab, run_trial
+from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.slo import SloSet
 from tuner.targets import TargetError
 from tuner.targets.restart import Start
@@ -56,6 +56,20 @@ def test_restarts_for_another_configuration_only(target: VllmTarget, tmp_path: P
     assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == [
         "vllm-001.log", "vllm-002.log",
     ]  # fmt: skip
+
+
+def test_memory_that_is_not_released_is_no_fault_of_the_next_configuration(
+    target: VllmTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.apply({"max_num_seqs": 8})
+    with monkeypatch.context() as patched:
+        patched.setattr("tuner.targets.process.wait_released", lambda before: False)
+        with pytest.raises(TargetError, match="memory of the ended server") as caught:
+            target.apply({"max_num_seqs": 4})
+        assert caught.value.kind == "transient"
+        assert len(starts(tmp_path)) == 1
+    target.apply({"max_num_seqs": 4})
+    assert len(starts(tmp_path)) == 2
 
 
 def test_a_restart_allows_values_outside_the_default_search(target: VllmTarget) -> None:
@@ -114,22 +128,63 @@ def test_further_knobs_and_flags_of_vllms_own(binary: Path, tmp_path: Path) -> N
             "--kv-cache-dtype fp8 --enable-prefix-caching --stream-interval 4 --seed 3"
         )
         assert target.knobs()["chunk_size"].cost_s > 0
-        target.reset_prefix_cache()
     finally:
         target.stop()
 
 
-def test_no_memory_under_load_is_the_configurations_fault(binary: Path, tmp_path: Path) -> None:
+def test_the_prefix_cache_is_reset(target: VllmTarget) -> None:
+    """vLLM has the route in its development mode only, which the tuner switches on."""
+    target.apply({})
+    assert RESET not in target.log_tail()
+    target.reset_prefix_cache()
+    target.reset_prefix_cache()
+    assert target.log_tail().count(RESET) == 2
+
+
+def test_who_says_otherwise_keeps_vllms_development_mode_off(
+    target: VllmTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_SERVER_DEV_MODE", "0")
+    target.apply({})
+    target.reset_prefix_cache()
+    assert RESET not in target.log_tail()
+
+
+def tried(target: VllmTarget) -> Outcome:
+    """A trial of the search that must end before its load."""
+
+    def measure(*words: object, **named: object) -> Measurement:
+        raise AssertionError("a load was sent to a server that has no memory for its peak")
+
+    load = parse_workload("prompt=8,output=4,concurrency=2")
+    lab = Lab(target, load, SloSet(), measure, 60.0, 0.0)
+    try:
+        return run_trial(lab, {"gpu_memory_utilization": 0.95}, stage="search", seed=0)
+    finally:
+        target.stop()
+
+
+def test_no_memory_at_the_peak_is_learned_within_seconds(binary: Path, tmp_path: Path) -> None:
     """The server starts fine, dies under load, and says why long before its last line."""
-    target = VllmTarget(Start(
+    outcome = tried(VllmTarget(Start(
         (str(binary),), "m", log_dir=tmp_path / "logs", startup_timeout_s=30,
         serve_args=("--oom-under-load",),
-    ))  # fmt: skip
-    lab = Lab(target, parse_workload("prompt=8,output=4,concurrency=2"), SloSet(), measure, 0.5, 0)
-    try:
-        outcome = run_trial(lab, {"gpu_memory_utilization": 0.95}, stage="search", seed=0)
-        assert (outcome.state, outcome.failure_kind) == ("failed", "configuration")
-        assert "out of memory" in outcome.failure_reason
-        assert len(starts(tmp_path)) == 1  # learned at once, not tried again
-    finally:
-        target.stop()
+    )))  # fmt: skip
+    assert (outcome.state, outcome.failure_kind) == ("failed", "configuration")
+    assert "out of memory" in outcome.failure_reason
+    assert outcome.spent_s < 30
+    assert len(starts(tmp_path)) == 1  # learned at once, not tried again
+
+
+def test_a_peak_that_is_refused_for_want_of_memory_is_learned(binary: Path, tmp_path: Path) -> None:
+    """The server lives on, and answers a single request."""
+    outcome = tried(VllmTarget(Start(
+        (str(binary),), "m", log_dir=tmp_path / "logs", startup_timeout_s=30,
+        serve_args=("--max-num-seqs", "16", "--fail-above", "8"),
+    )))  # fmt: skip
+    assert (outcome.state, outcome.failure_kind) == ("failed", "configuration")
+    assert outcome.failure_reason == (
+        "at its peak the server fails: 16 of 16 requests at once failed: HTTP 500: "
+        "CUDA out of memory"
+    )
+    assert len(starts(tmp_path)) == 1
