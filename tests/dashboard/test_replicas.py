@@ -9,9 +9,11 @@ import pytest
 
 from dashboard import connect, settings
 from dashboard.cli import _parser, _settings
+from dashboard.live import Watched, chart_points
 from dashboard.settings import Settings
+from storage.sources import RecordedSource
 from tests.storage.sources.serving import serving
-from tests.tuner.diagnosis.test_two_replicas import engine
+from tests.tuner.diagnosis.test_two_replicas import engine, two
 
 
 @pytest.fixture
@@ -50,3 +52,12 @@ def test_both_are_judged_and_a_dead_one_is_named() -> None:
     assert found.target == f"{first.url}, http://127.0.0.1:9"
     assert "1 of 2 targets give no metrics (127.0.0.1:9: " in found.node("0").summary
     assert "trusted data" not in found.node("1").missing  # the other one is judged
+
+
+def test_a_chart_shows_the_requests_of_all_replicas() -> None:
+    now_s = time.time()
+    pages = [(now_s - 30 + 5.0 * i, two(1000 + 5.0 * i)) for i in range(7)]
+    watched = Watched(RecordedSource(pages))
+    for signal, level in (("running", 128), ("waiting", 12), ("kv_usage", 0.4)):
+        points = chart_points(watched, signal, span_s=20.0, window_s=20.0)
+        assert [value for _, value in points][-1] == level, signal
