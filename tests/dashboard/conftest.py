@@ -12,16 +12,16 @@ from streamlit.testing.v1 import AppTest
 from dashboard import connect, settings
 from dashboard.settings import Settings
 from storage.sources.base import MetricSource
-from tests.dashboard.pages import SLOS, URL, Show, text_of
+from tests.dashboard.pages import SLOS, URL, Draw, Show, text_of
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Show]:
-    """Run a page against a source and a database; gives its text, tags removed."""
+def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Draw]:
+    """Run a page against a source and a database."""
 
     def run(
         page: Callable[[], None], source: MetricSource | None = None, database: str = "none.db"
-    ) -> str:
+    ) -> AppTest:
         st.cache_resource.clear()
         monkeypatch.setattr(connect, "open_source", lambda **_: source)
         settings.configure(
@@ -31,8 +31,14 @@ def show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Show]:
                 slos=SLOS,
             )
         )
-        return text_of(AppTest.from_function(page, default_timeout=30).run())
+        return AppTest.from_function(page, default_timeout=30).run()
 
     yield run
     settings.configure(Settings())
     st.cache_resource.clear()
+
+
+@pytest.fixture
+def show(draw: Draw) -> Show:
+    """The same; gives the page's text, tags removed."""
+    return lambda *args, **options: text_of(draw(*args, **options))

@@ -10,13 +10,17 @@ from streamlit.testing.v1 import AppTest
 
 URL = "http://127.0.0.1:8000"
 SLOS = ("ttft_p95<500ms", "output_tps>100")
+Draw = Callable[..., AppTest]
 Show = Callable[..., str]
 
 
-def text_of(app: AppTest) -> str:
+def html_of(app: AppTest) -> str:
     assert not app.exception, app.exception
-    bodies = " ".join(element.proto.body for element in app.get("html"))
-    pieces = [unescape(re.sub(r"<[^>]+>", " ", bodies))]
+    return " ".join(element.proto.body for element in app.get("html"))
+
+
+def text_of(app: AppTest) -> str:
+    pieces = [unescape(re.sub(r"<[^>]+>", " ", html_of(app)))]
     pieces += [element.label for element in app.expander]
     pieces += [element.value for element in app.code]
     return re.sub(r"\s+", " ", " ".join(pieces))
