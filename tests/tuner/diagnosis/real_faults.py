@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.beside import beside
+
 _DETACH, _SEIZE, _INTERRUPT = 17, 0x4206, 0x4207  # PTRACE_*, of Linux' sys/ptrace.h
 _ANY_THREAD = 0x40000000  # __WALL
 TRIES = 50
@@ -97,20 +99,14 @@ def halted(pid: int) -> Iterator[None]:
 @contextlib.contextmanager
 def starved(pid: int, run_s: float = 0.02, stand_s: float = 0.18) -> Iterator[None]:
     """The process has a CPU for a tenth of the time, as beside neighbours on a full host."""
-    stop = threading.Event()
 
-    def cycle() -> None:
+    def cycle(stop: threading.Event) -> None:
         while not stop.wait(run_s):
             with halted(pid):
                 time.sleep(stand_s)
 
-    thread = threading.Thread(target=cycle, daemon=True)
-    thread.start()
-    try:
+    with beside(cycle):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextlib.contextmanager

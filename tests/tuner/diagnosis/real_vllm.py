@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from storage.sources import open_source
+from tests.beside import beside
 from tests.tuner.diagnosis.real_engine import post
 from tuner.cli.main import main
 from tuner.diagnosis import Diagnosis, History, asked_quantiles, collect, diagnose, render
@@ -112,9 +114,9 @@ def ask(server: Server, prompt: list[int], output_tokens: int) -> None:
 @contextlib.contextmanager
 def offered(server: Server, *loads: Clients) -> Iterator[None]:
     """The loads at once, until the block ends; a request that failed is an error."""
-    stop, faults = threading.Event(), []
+    faults: list[str] = []
 
-    def client(number: int, load: Clients) -> None:
+    def client(number: int, load: Clients, stop: threading.Event) -> None:
         chance = random.Random(number)
         while not stop.is_set():
             try:
@@ -125,17 +127,8 @@ def offered(server: Server, *loads: Clients) -> Iterator[None]:
             stop.wait(load.pause_s)
 
     each = [load for load in loads for _ in range(load.count)]
-    threads = [
-        threading.Thread(target=client, args=(n, load), daemon=True) for n, load in enumerate(each)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
+    with beside(*(partial(client, number, load) for number, load in enumerate(each))):
         yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(ANSWER_S)
     assert faults == []
 
 
@@ -143,24 +136,19 @@ def offered(server: Server, *loads: Clients) -> Iterator[None]:
 def arriving(server: Server, every_s: float, prompt_tokens: int, output: int) -> Iterator[None]:
     """A request every so many seconds, whether or not earlier ones were answered; a refused one
     (503) is as it should be."""
-    stop, chance = threading.Event(), random.Random(0)
+    chance = random.Random(0)
 
     def one(prompt: list[int]) -> None:
         with contextlib.suppress(OSError):
             ask(server, prompt, output)
 
-    def crowd() -> None:
+    def crowd(stop: threading.Event) -> None:
         while not stop.wait(every_s):
             prompt = tokens(chance, prompt_tokens)
             threading.Thread(target=one, args=(prompt,), daemon=True).start()
 
-    thread = threading.Thread(target=crowd, daemon=True)
-    thread.start()
-    try:
+    with beside(crowd):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @contextlib.contextmanager
