@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.knobs import LIVE_KNOBS
 from tuner.diagnosis import levers, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
+from tuner.diagnosis.slo_node import judge_latency
+from tuner.diagnosis.spread import spread
 
 REASONS = {
     "3a.kv": "kv_pressure",
@@ -35,10 +36,34 @@ _TITLES: dict[str, tuple[str, tuple[Lever, ...], tuple[str, ...]]] = {
 }
 
 
-def _frame(key: str, uses: tuple[str, ...], unit: str, *, exact: bool) -> Frame:
+def _frame(case: Case, key: str, uses: tuple[str, ...], unit: str, *, exact: bool) -> Frame:
     title, acts, not_help = _TITLES[key]
+    if key == "3a.kv" and not _long_requests(case):
+        acts = tuple(act for act in acts if act is not levers.SHORTER_CONTEXT)
+    if key == "3a.token_budget":
+        acts, more = _larger_chunk(case)
+        not_help = (*not_help, *more)
     return Frame(key, title, "3a", uses, unit=unit, levers=acts, will_not_help=not_help,
                  exact=exact)  # fmt: skip
+
+
+def _long_requests(case: Case) -> bool:
+    """Whether some requests are long beside the others; True where prompts' lengths are not told:
+    the lever then says its own condition."""
+    prompts = spread(case, "prompt_tokens")
+    return not prompts.value or prompts.open or prompts.value >= case.t("unequal_prompts")
+
+
+def _larger_chunk(case: Case) -> tuple[tuple[Lever, ...], tuple[str, ...]]:
+    """(levers, what will not help) of a step whose tokens are used up: larger steps lengthen ITL,
+    so that they are a lever only while it has room."""
+    clauses = case.clauses_for("itl", "tpot")
+    if not clauses:
+        cost = f"{levers.LARGER_CHUNK.cost}; no SLO tells whether ITL has room for it"
+        return (replace(levers.LARGER_CHUNK, cost=cost),), ()
+    if judge_latency(case, Frame("4", "TPOT / ITL"), clauses, "tpot").firing:
+        return (levers.MORE_REPLICAS,), ("raising chunk_size: ITL or TPOT misses its SLO already",)
+    return (levers.LARGER_CHUNK,), ()
 
 
 def leaves(case: Case) -> list[Check]:
@@ -77,18 +102,18 @@ def compute(case: Case, found: list[Check]) -> tuple[list[Check], Check]:
 def _counted(case: Case, key: str, steps: dict[str, float]) -> Check:
     total = sum(steps.values())
     shares = {key: steps.get(reason, 0.0) / total for key, reason in REASONS.items()}
-    frame = _frame(key, ("binding",), "share of steps", exact=True)
+    frame = _frame(case, key, ("binding",), "share of steps", exact=True)
     check = frame.judge(
         case, lambda: shares[key],
         case.t("binding_share_warning"), case.t("binding_share_critical"),
         says=lambda share: f"held back {share:.0%} of {total:.0f} steps",
         when=shares[key] == max(shares.values()),
     )  # fmt: skip
-    return Check(replace(check.node, samples=round(total), counted="steps"), exact=True)
+    return replace(check, node=replace(check.node, samples=round(total), counted="steps"))
 
 
 def _kv(case: Case) -> Check:
-    frame = _frame("3a.kv", ("kv_usage", "waiting", "preemptions"), "share", exact=False)
+    frame = _frame(case, "3a.kv", ("kv_usage", "waiting", "preemptions"), "share", exact=False)
     preempted = case.s.value("preemptions") or 0.0
     full = case.kv_usage() >= case.t("kv_full") and case.waiting() >= case.t("waiting_some")
     enough = preempted >= case.t("preemption_events")
@@ -97,11 +122,12 @@ def _kv(case: Case) -> Check:
         says=lambda kv: f"KV {kv:.0%} used, {case.waiting():.1f} waiting, "
         f"{preempted:.0f} preemptions",
     )  # fmt: skip
-    return Check(replace(check.node, threshold=case.t("kv_full")), exact=False)
+    return replace(check, node=replace(check.node, threshold=case.t("kv_full")))
 
 
 def _seq_cap(case: Case) -> Check:
-    frame = _frame("3a.seq_cap", ("running", "kv_usage", "waiting"), "of the cap", exact=False)
+    uses = ("running", "kv_usage", "waiting")
+    frame = _frame(case, "3a.seq_cap", uses, "of the cap", exact=False)
     cap = case.cap()
     if (unread := frame.unread(case)) is not None:
         return unread
@@ -121,7 +147,7 @@ def _at_wait(case: Case) -> float | None:
     """How many run while others wait, with those that the step has just ended: vLLM tells of a step
     when they have left and nobody has yet come in their place. Of few, to the nearest whole one."""
     running, steps = case.s.value("running_at_wait"), case.s["step_tokens"].samples
-    ended = (case.s.value("finished") or 0.0) / steps if steps else 0.0
+    ended = (case.s.value("finished") or 0.0) / steps * case.replicas if steps else 0.0
     return None if running is None else max(running + ended, float(round(running + ended)))
 
 
@@ -138,17 +164,19 @@ def _as_at_a_cap(case: Case, frame: Frame) -> Check | None:
     steady = running >= case.t("at_cap") * most and case.waiting() >= case.t("waiting_some")
     if not (decode and room and steady):
         return None
+    each, of_each = most / case.replicas, " each" if case.replicas > 1 else ""
     check = frame.judge(
         case, lambda: min(1.0, running / most), case.t("at_cap"),
         says=lambda _: f"{most:.0f} run whenever others wait, {case.waiting():.1f} on average, "
-        f"KV {case.kv_usage():.0%}: as at a cap of {most:.0f}, which is not told",
+        f"KV {case.kv_usage():.0%}: as at a cap of {each:.0f}{of_each}, which is not told",
     )  # fmt: skip
-    how = f"to be sure: --set max_num_seqs={most:.0f}, if it is"
-    return Check(replace(check.node, how_to_get=how), exact=False)
+    how = f"to be sure: --set max_num_seqs={each:.0f}, if it is"
+    return replace(check, node=replace(check.node, how_to_get=how), guess=True)
 
 
 def _token_budget(case: Case) -> Check:
-    frame = _frame("3a.token_budget", ("step_tokens", "waiting"), "of the budget", exact=False)
+    uses = ("step_tokens", "waiting")
+    frame = _frame(case, "3a.token_budget", uses, "of the budget", exact=False)
     budget = case.s.number("chunk_size")
     if (unread := frame.unread(case)) is not None:
         return unread
@@ -174,7 +202,7 @@ def _tokens_per_step(case: Case, budget: float) -> float:
 
 
 def _deferred(case: Case) -> Check:
-    frame = _frame("3a.deferred", ("waiting_by",), "share of waiting", exact=True)
+    frame = _frame(case, "3a.deferred", ("waiting_by",), "share of waiting", exact=True)
     by = case.s.of("waiting_by")
     if "deferred" not in by:
         return frame.cant_tell(
@@ -188,57 +216,11 @@ def _deferred(case: Case) -> Check:
     )  # fmt: skip
 
 
-def overload(case: Case, found: list[Check]) -> Check:
-    """3a.overload: the queue keeps growing, a limit is at its maximum, the device is saturated."""
-    frame = Frame(
-        "3a.overload", "Overload", "3a", ("waiting_growing_s",),
-        ("busy_s", "idle_s", "running_share"), "s",
-        (levers.SCALE_OR_SHED,), ("turning a knob that is at its maximum",),
-    )  # fmt: skip
-    if (unread := frame.unread(case)) is not None:
-        return unread
-    grown_s = case.s.value("waiting_growing_s") or 0.0
-    if grown_s < case.t("overload_growth_s"):
-        return frame.judge(case, lambda: grown_s, case.t("overload_growth_s"),
-                           says=lambda s: f"the queue has grown for {s:.0f} s")  # fmt: skip
-    at_max, (busy, said) = _at_maximum(case), _saturation(case)
-    if busy is None or at_max is None:
-        lacking = [n for n, v in (("busy share", busy), ("knob bounds", at_max)) if v is None]
-        return frame.cant_tell(
-            case, f"the queue has grown for {grown_s:.0f} s; {' and '.join(lacking)} not known",
-            tuple(lacking), "slotune exports both; for others say what the highest value is: "
-            "--set max_num_seqs_high=N",
-        )  # fmt: skip
-    limited = any(check.firing for check in found)
-    check = frame.judge(
-        case, lambda: grown_s, case.t("overload_growth_s"), case.t("overload_growth_s"),
-        when=limited and at_max and busy >= case.t("saturated_busy"),
-        says=lambda s: f"the queue has grown for {s:.0f} s, {said}",
-    )  # fmt: skip
-    return Check(check.node, exact=busy_share(case) is not None)
-
-
-def _saturation(case: Case) -> tuple[float | None, str]:
-    """(share of the time that the device is busy, the same in words); where nothing tells, how
-    often requests ran when it was asked: an engine that holds some makes step after step."""
-    if (busy := busy_share(case)) is not None:
-        return busy, f"the device is busy {busy:.0%}"
-    share = case.s.value("running_share")
-    return share, "" if share is None else f"requests ran at {share:.0%} of the scrapes"
-
-
 def busy_share(case: Case) -> float | None:
     busy, idle = case.s.value("busy_s"), case.s.value("idle_s")
     if busy is not None and idle is not None and busy + idle > 0:
         return busy / (busy + idle)
     return case.s.value("device_active")
-
-
-def _at_maximum(case: Case) -> bool | None:
-    """Is some knob at its upper bound? None when the server tells no bounds."""
-    pairs = [(case.s.number(k), case.s.number(f"{k}_high")) for k in LIVE_KNOBS]
-    known = [(value, high) for value, high in pairs if value is not None and high is not None]
-    return any(value >= high for value, high in known) if known else None
 
 
 def no_limit(case: Case, found: list[Check]) -> Check:
@@ -270,13 +252,11 @@ def _behind(case: Case) -> tuple[str, tuple[Lever, ...]]:
     if (case.s.value("finished") or 0.0) < case.t("likely_requests"):
         return "and too few requests finished to see why", ()
     reasons: list[tuple[str, Lever]] = []
-    p50, p99 = case.s.value("prompt_tokens_p50"), case.s.value("prompt_tokens_p99")
-    ratio = p99 / p50 if p50 and p99 is not None else 1.0
+    ratio = spread(case, "prompt_tokens").value
     if ratio >= case.t("unequal_prompts"):
         reasons.append((f"a long prompt ahead (p99 is {ratio:.1f} × p50)", levers.LONG_POOL))
-    replicas = len(case.s.of("running_by_replica"))
-    if replicas >= 2:
-        reasons.append((f"{replicas} replicas, perhaps unevenly loaded", levers.ROUTER))
+    if case.replicas >= 2:
+        reasons.append((f"{case.replicas} replicas, perhaps unevenly loaded", levers.ROUTER))
     if (steps := _steps_waited(case)) is not None and steps <= case.t("steps_waited"):
         reasons.append((f"the step under way ({steps:.1f} steps waited)", levers.SHORTER_STEPS))
     if not reasons:
@@ -290,5 +270,5 @@ def _steps_waited(case: Case) -> float | None:
     spent_s, tokens = sum(case.s.of("phase_s").values()), case.s.value("step_tokens_p90")
     if not steps or not spent_s or queue is None or tokens is None:
         return None
-    mixed = tokens >= case.t("mixed_step_ratio") * max(1.0, case.running())
+    mixed = tokens >= case.t("mixed_step_ratio") * max(1.0, case.running_each())
     return queue / (spent_s / steps) if mixed else None

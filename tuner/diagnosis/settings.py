@@ -9,14 +9,14 @@ import difflib
 import math
 from collections.abc import Mapping
 
-from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS
+from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS, REPLACING
 from tuner.diagnosis.collect import CONFIG_NAMES
 from tuner.errors import UserError
 
 _HIGH = "_high"
 _KINDS: dict[str, str] = {
     **{knob.name: knob.kind for knob in KNOBS.values()},
-    **{f"{name}{_HIGH}": KNOBS[name].kind for name in LIVE_KNOBS},
+    **{f"{name}{_HIGH}": KNOBS[name].kind for name in (*LIVE_KNOBS, *REPLACING)},
     "num_kv_blocks": "int",
     "device": "choice",
 }

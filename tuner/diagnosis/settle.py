@@ -43,6 +43,9 @@ BARE: dict[str, tuple[str, ...]] = {
 """cause → nodes that it explains where no leaf below them fires."""
 
 
+OF_LOOKS = ("0", "1")
+"""Nodes that count no requests: what a look sees is so, and more looks make sure that it stays."""
+
 WITHOUT_PARENT = "3e"
 """The one leaf that fires only while its parent is fine: the server is, the client is not."""
 
@@ -137,18 +140,19 @@ def _with_confidence(case: Case, check: Check, node: NodeResult, evaluations: in
         return node
     t = case.t
     requests = case.s.value("finished") or 0.0
-    exact = check.exact and len(case.s.models) <= 1
     margin = _margin(node)
     high = (
-        exact
+        check.exact
         and not check.guess
         and requests >= t("high_requests")
         and evaluations >= t("high_evaluations")
         and margin >= t("high_margin")
     )
-    likely = requests >= t("likely_requests") and (exact or margin >= 1.0) and not check.guess
-    certain = node.key in ("0", "1")
-    if high or (certain and exact):
+    seen = check.exact or margin >= 1.0
+    likely = requests >= t("likely_requests") and seen and not check.guess
+    if node.key in OF_LOOKS:
+        high, likely = evaluations >= t("high_evaluations"), True
+    if high:
         confidence = Confidence.HIGH
     else:
         confidence = Confidence.LIKELY if likely else Confidence.POSSIBLE

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tuner.diagnosis import levers, limits, prefix, roofline
+from tuner.diagnosis import levers, limits, overload, prefix, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
+from tuner.diagnosis.spread import BEYOND, spread, value_of
 
 NODE = Frame("3", "TTFT", also=("ttft", "queue", "prefill"))
 
@@ -56,12 +57,13 @@ def nodes(case: Case) -> list[Check]:
     split = split_of(case)
     top = judge_latency(case, NODE, case.clauses_for("ttft"), "ttft")
     if split is not None:
-        top = Check(replace(top.node, evidence=split.evidence()), top.exact)
+        told = (*top.node.evidence, *split.evidence())
+        top = replace(top, node=replace(top.node, evidence=told))
     queue, prefill = _queue(case, split), _prefill(case, split)
     queue, prefill = gate(top, queue), gate(top, prefill)
     bound, compute = limits.compute(case, limits.leaves(case))
     bound = [*bound, compute]
-    over = limits.overload(case, bound)
+    over = overload.overload(case, bound)
     other = limits.no_limit(case, [*bound, over])
     below_queue = [gate(queue, leaf) for leaf in (*bound, over, other)]
     below_prefill = [gate(prefill, leaf) for leaf in _prefill_leaves(case)]
@@ -154,22 +156,26 @@ def _tail(case: Case) -> Check:
     frame = Frame("3c", "Tail only", "3",
                   ("ttft_p50", "ttft_p99", "prompt_tokens_p50", "prompt_tokens_p99"),
                   unit="p99 / p50", levers=(levers.LONG_POOL,))  # fmt: skip
-    fine = all((case.s.value("ttft_p50") or 0.0) < c.bound for c in case.clauses_for("ttft"))
-    prompts = _over(case, "prompt_tokens_p99", "prompt_tokens_p50")
-    return frame.judge(
-        case, lambda: _over(case, "ttft_p99", "ttft_p50"), case.t("tail_ratio"),
-        when=fine and prompts >= case.t("prompt_tail_ratio"),
-        says=lambda ratio: f"TTFT p99 is {ratio:.1f} × p50, prompt length {prompts:.1f} ×",
+    if (unread := frame.unread(case)) is not None:
+        return unread
+    usual_s = value_of(case.s["ttft_p50"], case.s["ttft"])
+    fine = all(usual_s < clause.bound for clause in case.clauses_for("ttft"))
+    ttft, prompts = spread(case, "ttft"), spread(case, "prompt_tokens")
+    least = ((ttft, case.t("tail_ratio")), (prompts, case.t("prompt_tail_ratio")))
+    unknown = [one.name for one, at in least if one.unknown(at)]
+    if fine and unknown and all(one.value >= at or one.open for one, at in least):
+        why = f"p99 / p50 of {' and '.join(unknown)} may be any larger than the histogram tells"
+        return frame.cant_tell(case, why, tuple(f"{name}_p99" for name in unknown), BEYOND)
+    check = frame.judge(
+        case, lambda: ttft.value, case.t("tail_ratio"),
+        when=fine and prompts.value >= case.t("prompt_tail_ratio"),
+        says=lambda ratio: f"TTFT p99 is {ratio:.1f} × p50, prompt length {prompts.value:.1f} ×",
     )  # fmt: skip
-
-
-def _over(case: Case, top: str, bottom: str) -> float:
-    a, b = case.s.value(top), case.s.value(bottom)
-    return a / b if a is not None and b else 0.0
+    return replace(check, exact=ttft.exact and prompts.exact)
 
 
 def _front_end(case: Case, split: Split | None) -> Check:
-    frame = Frame("3d", "Front-end-dominated", "3", ("queue", "e2e", "inference"), ("prefill",),
+    frame = Frame("3d", "Front-end-dominated", "3", ("queue", "prefill", "e2e", "inference"), (),
                   "share of TTFT", (levers.FRONT_END,))  # fmt: skip
     residual_s = split.front_end_s if split and split.front_end_s is not None else 0.0
     large = residual_s >= case.t("front_end_s")

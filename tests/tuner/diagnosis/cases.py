@@ -13,6 +13,7 @@ NOW_S = 1_800_000_000.0
 
 HEALTHY = {
     "running": 8.0, "running_mean": 8.0, "waiting": 0.0, "waiting_mean": 0.0, "waiting_rise": 0.0,
+    "running_share": 1.0, "waiting_share": 0.0,
     "waiting_growing_s": 0.0, "kv_usage": 0.4, "kv_usage_mean": 0.4, "restart": 0.0,
     "preemptions": 0.0, "finished": 100.0, "rejections": 0.0, "generated": 6000.0,
     "prompted": 25_000.0, "prefix_queries": 25_000.0, "prefix_hits": 0.0,

@@ -68,13 +68,13 @@ def starving() -> tuple[str, ...]:
     return page("idle"), page("idle"), page("idle"), page("kv-starved")
 
 
-def test_starved_server_exits_1_and_names_kv(serve, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_starved_server_is_critical_and_names_kv(serve, capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
     database = tmp_path / "found.db"
     url = serve(*starving())
     code = main(["diagnose", "--url", url, *QUICK, "--slo", "ttft_p95<500ms", "--json",
                  "--store", str(database)])  # fmt: skip
     found = json.loads(capsys.readouterr().out)
-    assert code == 1
+    assert code == 4
     assert found["headline"].startswith("KV-bound")
 
     from storage import open_database
@@ -89,6 +89,34 @@ def test_starved_server_exits_1_and_names_kv(serve, capsys, tmp_path) -> None:  
 def test_idle_server_exits_0(serve, capsys) -> None:  # type: ignore[no-untyped-def]
     assert main(["diagnose", "--url", serve(page("idle")), *QUICK]) == 0
     assert "No traffic" in capsys.readouterr().out
+
+
+def of_two_models(text: str) -> str:
+    """The same page, with another model's series beside each of its own."""
+    lines = text.splitlines()
+    return "\n".join(lines + [line.replace('"smollm2"', '"other"') for line in lines
+                              if 'model_name="smollm2"' in line]) + "\n"  # fmt: skip
+
+
+def test_two_models_are_a_warning_and_one_of_them_is_judged(serve, capsys) -> None:  # type: ignore[no-untyped-def]
+    pages = [of_two_models(text) for text in starving()]
+    mixed = ["diagnose", "--url", serve(*pages), *QUICK, "--slo", "ttft_p95<500ms"]
+    assert main(mixed) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 models mixed: other, smollm2" in told
+    assert "--label model_name=other" in told
+    one = ["diagnose", "--url", serve(*pages), *QUICK, "--slo", "ttft_p95<500ms", "--json",
+           "--label", "model_name=smollm2"]  # fmt: skip
+    assert main(one) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert found["headline"].startswith("KV-bound")
+    assert found["config"]["num_kv_blocks"] == "40"  # of the process: under no model's label
+
+
+def test_a_label_that_no_series_has_is_refused(serve, capsys) -> None:  # type: ignore[no-untyped-def]
+    url = serve(page("idle"))
+    assert main(["diagnose", "--url", url, *QUICK, "--label", "model_name=gpt"]) == 2
+    assert "no engine's series there has the label model_name=gpt" in capsys.readouterr().err
 
 
 def test_settings_are_taken(serve, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -108,7 +136,7 @@ def test_settings_are_taken(serve, capsys) -> None:  # type: ignore[no-untyped-d
         (["--url", "http://127.0.0.1:9", "--set", "max_num_seq=8"], "did you mean max_num_seqs?"),
         (["--url", "http://127.0.0.1:9", "--set", "max_num_seqs=nan"], "a whole number above 0"),
         (["--url", "http://127.0.0.1:9", "--set", "max_num_seqs=-5"], "a whole number above 0"),
-        (["--url", "http://127.0.0.1:9", "--label", "a=b"], "--label narrows the series of"),
+        (["--url", "http://127.0.0.1:9", "--label", "job=a"], "--label job: Prometheus adds that"),
         (["--url", "http://127.0.0.1:9", "--slo", "ttft_p95"], "ttft_p95"),
         (["--url", "http://127.0.0.1:9", "--thresholds", "/none.toml"], "cannot be read"),
     ],

@@ -17,6 +17,7 @@ from tuner.errors import UserError
         ("max_num_batched_tokens", "8192", {"chunk_size": "8192"}),
         ("chunk_size", "8e3", {"chunk_size": "8000"}),
         ("max_num_seqs_high", "256", {"max_num_seqs_high": "256"}),
+        ("num_gpu_blocks_override_high", "64", {"num_gpu_blocks_override_high": "64"}),
         ("gpu_memory_utilization", "0.9", {"gpu_memory_utilization": "0.9"}),
         ("enable_prefix_caching", "On", {"enable_prefix_caching": "true"}),
         ("kv_cache_dtype", "fp8", {"kv_cache_dtype": "fp8"}),
