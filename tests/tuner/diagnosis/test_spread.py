@@ -155,3 +155,12 @@ def test_one_cap_shows_that_clocks_are_held_down_and_none_that_they_are_not(
 ) -> None:
     seen = signals(**SLOW_TPOT | {"power_throttle": power, "thermal_throttle": thermal})
     assert judged(seen).node("4.throttled").state is state
+
+
+@pytest.mark.parametrize(("p95", "state"), [(0.4, State.CANT_TELL), (2.0, State.CRITICAL)])
+def test_an_slo_beyond_the_last_bucket_is_missed_only_where_that_bucket_already_is(
+    p95: float, state: State
+) -> None:
+    node = judged(cut_off(signals(ttft_p95=p95), "≥", "ttft_p95")).node("3")
+    assert node.state is state
+    assert "≥" in node.summary
