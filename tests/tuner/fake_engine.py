@@ -25,6 +25,9 @@ from tests.tuner.fake_server import FakeServer, Reply, _json, _plain, answer, re
 ROOT = Path(__file__).parents[2]
 SGLANG_METRICS = Path(__file__).parent / "targets" / "data" / "sglang-0.5.txt"
 
+RESET = "the prefix cache is empty"
+"""What it says when it was told to forget."""
+
 BOUNDS = {
     "max_num_seqs": (1, 256),
     "chunk_size": (1, 8192),
@@ -33,7 +36,8 @@ BOUNDS = {
 
 
 class FakeEngine(FakeServer):
-    """port 0: any free one. applied: every accepted change, in order."""
+    """port 0: any free one. applied: every accepted change, in order. dev_mode: as vLLM's, without
+    which it has no route to reset its cache."""
 
     def __init__(
         self,
@@ -44,9 +48,11 @@ class FakeEngine(FakeServer):
         knobs: dict[str, float] | None = None,
         api_key: str | None = None,
         kind: str = "slotune",
+        dev_mode: bool = True,
     ) -> None:
         super().__init__(self._script, model="fake-model", api_key=api_key, metrics=self._metrics)
         self.admin, self.fail_above, self.kind = admin, fail_above, kind
+        self.dev_mode = dev_mode
         self.wanted_port = port
         self.instance_id = str(uuid.uuid4())
         self.knobs: dict[str, float] = knobs or {
@@ -93,7 +99,10 @@ class FakeEngine(FakeServer):
         if path == "/version":
             return _json(writer, 200, {"version": "0.0-fake"})
         if path == ("/flush_cache" if self.kind == "sglang" else "/reset_prefix_cache"):
+            if not self.dev_mode:
+                return _json(writer, 404, {"error": {"message": "not found"}})
             self.resets += 1
+            print(RESET, flush=True)
             # SGLang refuses while requests are still ending: here at first.
             refused = self.kind == "sglang" and self.resets == 1
             return _plain(writer, 400 if refused else 200, "")
@@ -187,6 +196,7 @@ def main(argv: list[str]) -> int:
     engine = FakeEngine(
         port=args.port, fail_above=args.fail_above, knobs=knobs, api_key=args.api_key,
         kind=args.kind,
+        dev_mode=args.kind != "vllm" or os.environ.get("VLLM_SERVER_DEV_MODE") == "1",
     )  # fmt: skip
     engine.oom = args.oom_under_load
     with engine:

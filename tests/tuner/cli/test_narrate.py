@@ -18,6 +18,8 @@ from tuner.slo import parse_slos
 
 SLOS = parse_slos(["ttft_p95<500ms"])
 SMALL = DEFAULTS | {"chunk_size": 256}
+NONE = Recent(math.nan, math.nan, math.nan, 0)
+RUNNING = Progress(1.0, 10.0, 0.0, 1, 1, 0, 0, 5.0, 1.0, 0.0, 0.0, NONE, NONE, NONE, NONE)
 
 
 def outcome(ttft_s: float, config: dict[str, float], seed: int) -> Outcome:
@@ -30,11 +32,9 @@ def outcome(ttft_s: float, config: dict[str, float], seed: int) -> Outcome:
 def test_a_configuration_that_misses_when_measured_again_is_no_longer_best() -> None:
     told = io.StringIO()
     narrator = Narrator(ProgressLine(stream=told, interval_s=0.0), Objective(), SLOS)
-    none = Recent(math.nan, math.nan, math.nan, 0)
-    running = Progress(1.0, 10.0, 0.0, 1, 1, 0, 0, 5.0, 1.0, 0.0, 0.0, none, none, none, none)
 
     def status() -> str:
-        narrator.progress(running)
+        narrator.progress(RUNNING)
         return told.getvalue().splitlines()[-1]
 
     assert "none meets the SLOs" in status()
@@ -59,10 +59,7 @@ def lines_of(search: Search) -> list[str]:
     narrator, told = narrated(search)
     for made in search.ledger.outcomes:
         narrator.done(made)
-    none = Recent(math.nan, math.nan, math.nan, 0)
-    narrator.progress(
-        Progress(1.0, 10.0, 0.0, 1, 1, 0, 0, 5.0, 1.0, 0.0, 0.0, none, none, none, none)
-    )
+    narrator.progress(RUNNING)
     return told.getvalue().splitlines()
 
 
@@ -105,3 +102,16 @@ def test_all_objectives_are_told() -> None:
     assert "output_tps " in line
     assert "ttft_p95 " in line
     assert "ttft_p95 " in status
+
+
+def test_the_time_left_is_told_while_a_trial_runs() -> None:
+    search = search_on(Surface(FakeTarget()), budget=parse_budget("10 trials"))
+    narrator, told = narrated(search)
+    assert search.plan.slot_s == 13.5
+    narrator.begin("baseline", DEFAULTS, search.pace)
+    narrator.progress(RUNNING)
+    assert told.getvalue().splitlines()[-1].endswith(" · about 2:15 left")
+    for seed in range(2):
+        measure(search, DEFAULTS, "baseline", seed)  # of 13 s each
+    narrator.progress(RUNNING)
+    assert told.getvalue().splitlines()[-1].endswith(" · about 1:44 left")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -80,7 +82,6 @@ def test_text_report(tmp_path: Path) -> None:
         assert expected in done.stdout
     assert "load prompt=16,output=4,concurrency=8 · seed 0 · each measurement 0.6 s" in done.stdout
     assert "N counts the whole study" in done.stdout
-    assert "left" in done.stderr  # ETA
     assert "nothing is measured" not in done.stderr
     assert "nothing is measured: s has used its --budget 5 trials" in again.stderr
     listed = tuner("studies", cwd=tmp_path)
@@ -90,26 +91,27 @@ def test_text_report(tmp_path: Path) -> None:
     assert "chunk_size=2048" in shown.stdout
 
 
-@pytest.mark.parametrize("stage", ["baseline", "sweep", "search", "confirm"])
-def test_resumes_after_kill_9(tmp_path: Path, stage: str) -> None:
-    """The server is left at a trial's settings; the second sitting knows what was its own."""
-    database = tmp_path / "slotune.db"
-    words = ["optimize", *FAST, "--budget", "8 trials", "--study", "s", "--json"]
+def test_a_terminal_shows_the_time_left(tmp_path: Path) -> None:
+    ours, its = os.openpty()
     with engine() as server:
-        first = start(*words, "--url", server.url, cwd=tmp_path)
-        stop_when(first, lambda: stage in stored(database, "s"), signal.SIGKILL)
-        before = stored(database, "s")
-        assert stage in before
-        second = tuner("optimize", "--study", "s", "--url", server.url, "--json", cwd=tmp_path)
-        assert second.returncode in (0, 1), second.stderr
-        assert server.knobs == ORIGINAL
-    result = json.loads(second.stdout)
-    assert result["baseline"]["config"] == ORIGINAL
-    after = stored(database, "s")
-    assert after[: len(before)] == before
-    assert len(after) <= 8
-    assert after[-1] == "confirm"
-    assert result["answer"]
+        process = start(
+            "optimize", "--url", server.url, *FAST, "--budget", "5 trials", "--json",
+            cwd=tmp_path, stderr=its,
+        )  # fmt: skip
+        os.close(its)
+        told = b""
+        with contextlib.suppress(OSError):  # its end is closed
+            while piece := os.read(ours, 4096):
+                told += piece
+        os.close(ours)
+        process.communicate(timeout=60)
+    assert process.returncode in (0, 1), told
+    left_s = [
+        60 * int(minutes) + int(seconds)
+        for minutes, seconds in re.findall(r" · about (\d+):(\d\d) left", told.decode())
+    ]
+    assert 5 <= left_s[0] <= 11  # five trials of at most 2.2 s
+    assert left_s[-1] < left_s[0]
 
 
 def test_ctrl_c_keeps_what_was_measured_and_restores(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
@@ -29,10 +30,17 @@ def trial(surface: Surface, config: Config, number: int | None = None) -> Trial:
     return Trial((run_trial(lab, config, stage="search", seed=3, trial_number=number),))
 
 
-def test_a_crash_is_a_finished_trial_with_its_own_constraint() -> None:
-    proposer = Proposer(SPACE, GOAL, sampler_name="tpe")
-    good = trial(Surface(FakeTarget()), DEFAULTS)
-    proposer.learn(good)
+@pytest.mark.parametrize(
+    ("objective", "worst"), [(Objective(), min), (Objective("ttft_p95", "minimize"), max)]
+)
+def test_a_crash_is_a_finished_trial_with_its_own_constraint(
+    objective: Objective, worst: Callable[[list[float]], float]
+) -> None:
+    proposer = Proposer(SPACE, goal_of("ttft_p95<500ms", objective), sampler_name="tpe")
+    for chunk in (2048, 64):
+        proposer.learn(trial(Surface(FakeTarget()), DEFAULTS | {"chunk_size": chunk}))
+    seen = [t.value for t in proposer._study.trials]
+    assert len(set(seen)) == 2
     proposal = proposer.ask()
     assert proposal is not None
     crash = trial(Surface(FakeTarget(crashes=lambda c: True)), proposal.config)
@@ -40,7 +48,7 @@ def test_a_crash_is_a_finished_trial_with_its_own_constraint() -> None:
     told = proposer._study.trials[-1]
     assert told.state is optuna.trial.TrialState.COMPLETE
     assert told.user_attrs["margins"][-1] > 0
-    assert told.value == proposer._study.trials[0].value  # the worst seen, never 0
+    assert told.value == worst([value for value in seen if value is not None])  # never 0
     assert proposer._study.trials[0].user_attrs["margins"][-1] < 0
 
 

@@ -10,6 +10,7 @@ from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_o
 from tuner.measure import Measurement, summarize
 from tuner.search.budget import parse_budget
 from tuner.search.trial import Lab, Outcome, run_trial
+from tuner.search.trials import Config
 from tuner.slo.grammar import SloSet
 from tuner.targets.base import TargetError
 
@@ -104,3 +105,24 @@ def test_a_window_without_a_request_is_not_called_failed_requests() -> None:
     found = trial(lab_of(measure))
     assert found.state == "failed"
     assert found.failure_reason.startswith("no request was scheduled inside the measured window")
+
+
+def test_the_prefix_cache_is_emptied_under_the_new_settings_and_before_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+    target = FakeTarget()
+    surface, apply = Surface(target), target.apply
+
+    def measure(*words: object, **named: object) -> Measurement:
+        happened.append("loaded")
+        return surface(*words, **named)  # type: ignore[arg-type]
+
+    def applied(config: Config) -> None:
+        happened.append("applied")
+        apply(config)
+
+    monkeypatch.setattr(target, "apply", applied)
+    monkeypatch.setattr(target, "reset_prefix_cache", lambda: happened.append("reset"))
+    assert trial(lab_of(measure, target)).ok
+    assert happened == ["applied", "reset", "loaded"]

@@ -104,7 +104,7 @@ def test_alone_in_memory_needs_no_lock() -> None:
     assert not worker.others_alive()
 
 
-def keys(database: Path) -> list[tuple[object, ...]]:
+def keys(database: Path | str) -> list[tuple[object, ...]]:
     with open_database(database, read_only=True) as opened:
         study = opened.get_study("s")
         assert study is not None
@@ -112,13 +112,14 @@ def keys(database: Path) -> list[tuple[object, ...]]:
     return [(row.stage, row.seed, json.dumps(row.config, sort_keys=True)) for row in rows]
 
 
-def test_two_workers_share_a_study_and_measure_nothing_twice(tmp_path: Path) -> None:
-    database = tmp_path / "slotune.db"
+def test_two_workers_share_a_study_and_measure_nothing_twice(
+    tmp_path: Path, database_url: str
+) -> None:
     with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
-        words = ["optimize", "--study", "s", "--json"]
+        words = ["optimize", "--study", "s", "--database", database_url, "--json"]
         first = start(*words, *FAST, "--budget", "18 trials", "--url", one.url, cwd=tmp_path)
         deadline_s = time.monotonic() + 90
-        while not stored(database, "s"):
+        while not stored(database_url, "s"):
             assert first.poll() is None, first.communicate()
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
@@ -131,7 +132,7 @@ def test_two_workers_share_a_study_and_measure_nothing_twice(tmp_path: Path) -> 
         assert one.knobs == other.knobs == KNOBS
         assert len(one.requests) > 20
         assert len(other.requests) > 20
-    counts = Counter(keys(database))
+    counts = Counter(keys(database_url))
     assert max(counts.values()) == 1
     searched = [key[2] for key in counts if key[0] in ("sweep", "search")]
     assert len(set(searched)) == len(searched)
@@ -180,12 +181,13 @@ def test_two_without_a_name_do_not_share(
     assert "a study named 'same-second' exists" in capsys.readouterr().err
 
 
-def test_workers_that_begin_at_once_make_one_study(tmp_path: Path) -> None:
-    database = tmp_path / "slotune.db"
+def test_workers_that_begin_at_once_make_one_study(tmp_path: Path, database_url: str) -> None:
     words = [
         "optimize",
         "--study",
         "s",
+        "--database",
+        database_url,
         "--json",
         *FAST,
         "--duration",
@@ -199,23 +201,22 @@ def test_workers_that_begin_at_once_make_one_study(tmp_path: Path) -> None:
         for process in both:
             _, err = process.communicate(timeout=120)
             assert process.returncode in (0, 1), err
-    counts = Counter(keys(database))
+    counts = Counter(keys(database_url))
     assert max(counts.values()) == 1
     assert sum(key[0] == "baseline" for key in counts) == 2
     assert len(counts) <= 7
 
 
-def test_a_killed_workers_work_is_done_by_the_other(tmp_path: Path) -> None:
-    database = tmp_path / "slotune.db"
-    words = ["optimize", "--study", "s", "--json"]
+def test_a_killed_workers_work_is_done_by_the_other(tmp_path: Path, database_url: str) -> None:
+    words = ["optimize", "--study", "s", "--database", database_url, "--json"]
     with FakeEngine(knobs=dict(KNOBS)) as one, FakeEngine(knobs=dict(KNOBS)) as other:
         first = start(*words, *FAST, "--budget", "12 trials", "--url", one.url, cwd=tmp_path)
-        stop_when(first, lambda: len(stored(database, "s")) >= 4, signal.SIGKILL)
+        stop_when(first, lambda: len(stored(database_url, "s")) >= 4, signal.SIGKILL)
         done = tuner(*words, "--sampler", "tpe", "--url", other.url, cwd=tmp_path)
         assert done.returncode in (0, 1), done.stderr
         assert other.knobs == KNOBS
-    counts = Counter(keys(database))
+    counts = Counter(keys(database_url))
     assert max(counts.values()) == 1
     assert sum(key[0] == "baseline" for key in counts) == 2
-    assert "confirm" in stored(database, "s")
+    assert "confirm" in stored(database_url, "s")
     assert all(".turn." in path.name for path in tmp_path.glob(".*.lock"))

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.tuner.fake_engine import FakeEngine
+from tuner.targets import http
 from tuner.targets.base import TargetError
 from tuner.targets.last_words import classify, fault_line
 from tuner.targets.process import OwnProcess, next_log
@@ -41,14 +42,25 @@ def test_starts_in_a_group_of_its_own_and_stops_all_of_it(tmp_path: Path) -> Non
     assert "ready:" in process.log_tail()
 
 
-def test_another_process_is_left_alone(tmp_path: Path) -> None:
-    bystander = subprocess.Popen(["sleep", "60"])
-    process = serving(tmp_path)
-    process.start(timeout_s=30)
-    process.stop()
-    assert bystander.poll() is None
-    bystander.kill()
-    bystander.wait()
+def test_other_servers_of_the_same_program_are_left_alone(tmp_path: Path) -> None:
+    """Somebody else's, and another one of ours."""
+    bystander = subprocess.Popen([*ENGINE, "--port", "0"], stdout=subprocess.PIPE, text=True)
+    other, process = serving(tmp_path / "other"), serving(tmp_path)
+    try:
+        assert bystander.stdout is not None
+        url = bystander.stdout.readline().split()[1]
+        other.start(timeout_s=30)
+        process.start(timeout_s=30)
+        process.stop()
+        assert not process.alive
+        assert bystander.poll() is None
+        assert http.answers(f"{url}/health")
+        assert other.alive
+        assert http.answers(f"{other.url}/health")
+    finally:
+        other.stop()
+        bystander.kill()
+        bystander.wait()
 
 
 def test_a_foreign_server_on_the_port_is_never_measured(
