@@ -7,7 +7,7 @@ live, or does what the lever says where no knob can. Sizes vary with the seed, c
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ SOON = Thresholds({"overload_growth_s": 60.0})
 
 @dataclass(frozen=True)
 class Experiment:
-    """node: the first cause's key, or NOTHING. lever: title of one it must propose."""
+    """node: the first cause's key, or NOTHING of a healthy run, of which node 5 `says` how it is.
+    lever: title of one it must propose."""
 
     name: str
     node: str
@@ -37,6 +38,7 @@ class Experiment:
     for_s: float = 30.0
     mended_s: float = 50.0
     thresholds: Thresholds = DEFAULT
+    says: str = ""
 
 
 def sizes(prompt: int, output: int) -> Mix:
@@ -68,6 +70,24 @@ def _thrashing(seed: int) -> Lab:
     lab = offering(Lab(kv_blocks=1200, seed=seed), Load(_prefixes(5), rate=5))
     lab.run(25)
     return offering(lab, Load(_prefixes(30), rate=5))
+
+
+def _lines_and_documents(r: random.Random) -> Request:
+    """A client that sends a line, and every sixth time a document."""
+    return Request(around(r, 4000 if r.random() < 1 / 6 else 20), around(r, 20))
+
+
+def _burst(seed: int) -> Lab:
+    """Under little load 96 requests at once, of which a third runs and the rest waits."""
+    lab = offering(Lab(max_num_seqs=32, seed=seed), Load(CHAT, rate=1))
+    lab.run(20)
+    lab.offer(Load(CHAT, clients=96))
+    lab.run(0.2)
+    return offering(lab, Load(CHAT, rate=1))
+
+
+def _more_api_processes(lab: Lab) -> None:
+    lab.front_end_s = 0.005
 
 
 def _stalled(seed: int) -> Lab:
@@ -162,22 +182,55 @@ EXPERIMENTS = (
         _raise_caps, "max_num_seqs up",
     ),
     Experiment(
+        "long prompts among short ones", "3c", ("ttft_p95<100ms",),
+        lambda seed: offering(Lab(seed=seed), Load(_lines_and_documents, clients=1)),
+        lambda lab: lab.offer(Load(sizes(20, 20), clients=1)),
+        "a separate pool or a per-step cap for long prompts",
+    ),
+    Experiment(
+        "busy front end", "3d", ("ttft_p95<100ms",),
+        lambda seed: offering(Lab(front_end_s=0.15, seed=seed), Load(sizes(100, 20), rate=5)),
+        _more_api_processes, "API processes and tokenizer (more CPU, --api-server-count)",
+    ),
+    Experiment(
         "too little load", NOTHING, ("ttft_p95<200ms", "itl_p99<50ms"),
         lambda seed: offering(Lab(seed=seed), Load(sizes(100, 50), rate=1)),
-        lambda lab: None,
+        lambda lab: None, says="load-limited: not a server problem",
+    ),
+    Experiment(
+        "busy within its SLOs", NOTHING, ("ttft_p95<500ms", "itl_p99<100ms"),
+        lambda seed: offering(Lab(seed=seed), Load(CHAT, clients=40)),
+        lambda lab: None, says="compute-bound",
+    ),
+    Experiment(
+        "a burst that drains", NOTHING, ("ttft_p95<4s",), _burst,
+        lambda lab: None, says="load-limited: not a server problem",
     ),
 )  # fmt: skip
 
 
-def watched(lab: Lab | Fleet, experiment: Experiment, for_s: float, history: History) -> Diagnosis:
-    """The last of the judgements made every five virtual seconds."""
+def looks(
+    lab: Lab | Fleet, experiment: Experiment, for_s: float, history: History
+) -> Iterator[Diagnosis]:
+    """The judgements made every five virtual seconds."""
     slos: SloSet = parse_slos(list(experiment.slos))
-    diagnosis = None
     for _ in range(max(1, round(for_s / EVALUATE_S))):
         lab.run(EVALUATE_S)
-        diagnosis = lab.judge(slos, history, experiment.thresholds)
-    assert diagnosis is not None
-    return diagnosis
+        yield lab.judge(slos, history, experiment.thresholds)
+
+
+def watched(lab: Lab | Fleet, experiment: Experiment, for_s: float, history: History) -> Diagnosis:
+    """The last of them."""
+    return list(looks(lab, experiment, for_s, history))[-1]
+
+
+def named_in(lab: Lab | Fleet, experiment: Experiment, history: History) -> str:
+    """What is named first once the cause has been there for a while; of a healthy run, what is
+    named at any look."""
+    found = [first_cause(seen) for seen in looks(lab, experiment, experiment.for_s, history)]
+    if experiment.node != NOTHING:
+        return found[-1]
+    return next((cause for cause in found if cause != NOTHING), NOTHING)
 
 
 def first_cause(diagnosis: Diagnosis) -> str:

@@ -90,7 +90,8 @@ class Scraped(RecordedSource):
 
 @dataclass
 class Lab:
-    """knobs: max_num_seqs, chunk_size, kv_blocks; highs: the highest live values."""
+    """knobs: max_num_seqs, chunk_size, kv_blocks; highs: the highest live values. front_end_s: what
+    the HTTP process takes before the engine sees a request."""
 
     max_num_seqs: int = 64
     chunk_size: int = 2048
@@ -100,6 +101,7 @@ class Lab:
     seed: int = 0
     max_queue: int | None = None
     max_num_seqs_high: int = 256
+    front_end_s: float = 0.0
     now_s: float = START_S
     stalled: bool = False
 
@@ -213,7 +215,7 @@ class Lab:
         name = f"r{self._count}"
         self._count += 1
         sampling = SamplingParams(max_tokens=request.output_tokens, ignore_eos=True)
-        sequence = Sequence(name, prompt, sampling, at_s)
+        sequence = Sequence(name, prompt, sampling, at_s - self.front_end_s)
         sequence.queued_s = at_s
         try:
             self.core.add_request(sequence)
