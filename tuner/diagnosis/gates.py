@@ -226,7 +226,8 @@ def _cut_off(case: Case, check: Check) -> Check:
     """2.length fires only where answers end by themselves too, or nobody asked for the limit.
 
     Where none ends by itself and all reach their own max_tokens, as under a benchmark's fixed
-    output lengths, the limit is what was asked for and not a fault.
+    output lengths, the limit is what was asked for and not a fault. Means are of all that ended:
+    whoever gave up took a part, or nothing, of what was asked for.
     """
     if not check.firing:
         return check
@@ -244,7 +245,8 @@ def _cut_off(case: Case, check: Check) -> Check:
             how_to_get="compare the clients' max_tokens with the lengths they expect",
         )  # fmt: skip
         return Check(node)
-    if answered < case.t("at_own_limit") * asked.value:
+    cut_off = (by.get("length", 0.0) + by.get("repetition", 0.0)) / sum(by.values())
+    if answered < case.t("at_own_limit") * asked.value * cut_off:
         return check
     said = f"as asked: {check.node.summary} reach their own max_tokens (mean {asked.value:.0f})"
     return Check(replace(check.node, state=State.OK, levers=(), summary=said))

@@ -292,6 +292,8 @@ FIXED = {"stop": 0.0, "length": 100.0}
         (FIXED, 64.0, 40.0, State.WARNING),  # cut before the clients' own limit
         (FIXED, None, 40.0, State.CANT_TELL),  # the limits are not exported
         ({"stop": 70.0, "length": 30.0}, 64.0, 64.0, State.WARNING),  # a limit too low for some
+        ({"length": 60.0, "abort": 40.0}, 64.0, 45.0, State.OK),  # some gave up
+        ({"length": 60.0, "abort": 40.0}, 64.0, 30.0, State.WARNING),  # cut before their own
     ],
 )
 def test_answers_that_end_at_their_own_limit_are_no_fault(
