@@ -52,6 +52,32 @@ def test_a_crash_is_a_finished_trial_with_its_own_constraint(
     assert proposer._study.trials[0].user_attrs["margins"][-1] < 0
 
 
+def crashed_share(sampler: str, points: int) -> float:
+    """Of the points that the sampler chose itself after its first ten, where half of the axis of
+    max_num_seqs ends the server and what serves most is decided by another knob."""
+    crashed = []
+    for seed in range(3):
+        proposer = Proposer(SPACE, goal_of("ttft_p95<5s"), sampler_name=sampler, seed=seed)
+        surface = Surface(
+            FakeTarget(crashes=lambda c: float(c["max_num_seqs"]) >= 32), ttft=lambda c: 0.1,
+            rate=lambda c: 20 + float(c["chunk_size"]) / 400,
+        )  # fmt: skip
+        for number in range(points):
+            proposal = proposer.ask()
+            assert proposal is not None
+            made = trial(surface, proposal.config, proposal.number)
+            proposer.tell(proposal, made)
+            crashed += [made.failed] if number >= 10 else []
+    return sum(crashed) / len(crashed)
+
+
+@pytest.mark.parametrize(("sampler", "points"), [("gp", 20), ("tpe", 30)])
+def test_the_sampler_moves_away_from_crashes(sampler: str, points: int) -> None:
+    by_chance = crashed_share("random", points)
+    assert 0.35 <= by_chance <= 0.65
+    assert crashed_share(sampler, points) <= 0.5 * by_chance
+
+
 def test_a_run_without_a_finite_objective_is_no_feasible_zero() -> None:
     """Too many requests failed for a percentile: told as infeasible, or 0 s would be the best."""
     goal = goal_of("ttft_p95<500ms", Objective("ttft_p99", "minimize"))

@@ -10,6 +10,7 @@ import pytest
 from storage import Database, Study, open_database
 from tests.tuner.search.synthetic import (
     DEFAULTS,
+    LOAD,
     FakeTarget,
     MemoryLedger,
     Silent,
@@ -82,12 +83,12 @@ class Sitting:
 
     def run(
         self, trials: int, slo: str = "ttft_p95<500ms", knobs: tuple[str, ...] = (),
-        objective: Objective | None = None,
+        objective: Objective | None = None, loads: tuple[str, ...] = (LOAD,),
     ) -> Search:  # fmt: skip
-        goal = goal_of(slo, *([objective] if objective is not None else []))
+        goal = goal_of(slo, *([objective] if objective is not None else []), loads=loads)
         space = joint_space(KNOBS, knobs)
         budget = parse_budget(f"{trials} trials")
-        trial_plan = plan(budget, window_s=10.0, warmup_s=2.0)
+        trial_plan = plan(budget, window_s=10.0, warmup_s=2.0, loads=len(loads))
         study = self._study()
         ledger = StudyLedger(self.database, study, goal.slos, goal.loads[0])
         workers = Workers("s", self.database.optuna_storage())
