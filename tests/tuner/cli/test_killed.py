@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from storage import Measurement, open_database
 from tests.tuner.cli.running import start, stop_when, stored, tuner
 from tests.tuner.fake_engine import FakeEngine, program
+from tests.tuner.fake_server import Reply, answer
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -87,6 +89,40 @@ def test_between_the_loads_of_one_trial(tmp_path: Path) -> None:
         )  # fmt: skip
         assert server.knobs == ORIGINAL
     assert [*parts(rows).values()] == [[SHORT, LONG]] * 5
+
+
+class Crowded(FakeEngine):
+    """10 ms more between tokens for each other request that runs: 3 of them meet 25 ms."""
+
+    running = 0
+
+    def _script(self, number: int, body: dict[str, Any]) -> Reply:
+        return answer(body, first_s=0.01, gap_s=0.002 + 0.01 * (self.running - 1))
+
+    async def _stream(self, *words: Any) -> None:
+        await super()._stream(*words)
+        self.running -= 1
+
+    def _problem(self, body: dict[str, Any]) -> str:
+        """Asked once of each request, before it is answered."""
+        self.running += bool(body.get("stream"))
+        return super()._problem(body)
+
+
+def test_between_the_levels_of_a_capacity(tmp_path: Path) -> None:
+    words = ["--maximize", "capacity", "--slo", "tpot_p95<25ms", "--budget", "5 trials"]
+    words += ["--workload", "prompt=16,output=4,concurrency=2", *FAST]
+    with Crowded(knobs=dict(ORIGINAL)) as server:
+        rows = kill_and_go_on(
+            tmp_path, server.url, words, [],
+            lambda: len(stored(tmp_path / "slotune.db", "s")) == 2,
+        )  # fmt: skip
+        assert server.knobs == ORIGINAL
+    trials = [*parts(rows).values()]
+    assert [row.stage for row in rows[:3]] == ["baseline"] * 3
+    assert len(trials[0]) > 2, "the trial that was begun is finished"
+    assert len(trials) == 5
+    assert all(len(set(levels)) == len(levels) for levels in trials)
 
 
 def test_while_the_load_is_sized(tmp_path: Path) -> None:
