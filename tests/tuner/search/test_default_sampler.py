@@ -12,11 +12,11 @@ from tuner.search.budget import parse_budget
 from tuner.search.optimize import optimize
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("seed", range(2))
 def test_a_gaussian_process_finds_what_meets_the_slo(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torch")
     drawn = GPSampler.sample_relative
     by_process: list[dict[str, Any]] = []
 

@@ -75,6 +75,7 @@ def test_confirmation_pairs_share_seeds_that_the_search_never_used() -> None:
         assert any(o.config == DEFAULTS for o in confirmed if o.seed == seed)
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("sampler", ["gp", "tpe"])
 def test_where_half_of_the_space_crashes_the_other_half_is_chosen_from(sampler: str) -> None:
     """How often the samplers go there is in test_proposals.py."""

@@ -71,6 +71,7 @@ def crashed_share(sampler: str, points: int) -> float:
     return sum(crashed) / len(crashed)
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("sampler", "points"), [("gp", 20), ("tpe", 30)])
 def test_the_sampler_moves_away_from_crashes(sampler: str, points: int) -> None:
     by_chance = crashed_share("random", points)
