@@ -43,7 +43,7 @@ def test_a_full_queue_refuses_and_more_places_end_it(small_model: Path, tmp_path
     ):
         turn(program.url, max_num_seqs=1)
         for number in range(8):
-            load = Load(program.url, 1, 40, 60 + 7 * number, 0.1 + 0.013 * number, comes_back=True)
+            load = Load(program.url, 1, 40, 60 + 7 * number, 0.03 + 0.005 * number, comes_back=True)
             clients.enter_context(load.offered())
         ill = look(program.url, FAR, lambda found: named_first("2.rejections", found))
         assert named_first("2.rejections", ill), ill.headline
@@ -56,7 +56,7 @@ def test_a_full_queue_refuses_and_more_places_end_it(small_model: Path, tmp_path
 def test_clients_that_give_up_are_aborts_until_they_wait(engine: str) -> None:
     turn(engine, **GOOD)
     hasty = Load(engine, 3, 40, 600, patience_s=0.2, comes_back=True)
-    patient = Load(engine, 2, 40, 100, asks=ENDS_BY_ITSELF)
+    patient = Load(engine, 2, 40, 100, 0.2, asks=ENDS_BY_ITSELF)
     with hasty.offered(), patient.offered():
         ill = look(engine, FAR, lambda found: named_alone("2.aborts", found))
         assert named_alone("2.aborts", ill), ill.headline

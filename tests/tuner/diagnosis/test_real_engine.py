@@ -54,7 +54,8 @@ PLANTED = (
     Planted("3a.seq_cap", "ttft_p95<500ms", 12, 40, 300, {"max_num_seqs": 1}, "max_num_seqs up"),
     Planted("3a.kv", "ttft_p95<500ms", 16, 300, 1200, {"gpu_memory_utilization": 0.0},
             "gpu_memory_utilization up"),
-    Planted("3a.token_budget", "ttft_p95<500ms", 12, 600, 1, {"chunk_size": 16}, "chunk_size up"),
+    Planted("3a.token_budget", "ttft_p95<500ms", 12, 600, 1,
+            {"chunk_size": 4, "max_num_seqs": 4}, "chunk_size up"),
 )  # fmt: skip
 
 

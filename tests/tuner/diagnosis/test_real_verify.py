@@ -24,7 +24,7 @@ def test_the_lever_of_a_node_is_tried_holds_and_clears_it(engine: str, tmp_path:
     turn(engine, **GOOD | {"max_num_seqs": 4})
     done = tuner(
         "verify", "--url", engine, "--node", NODE, "--slo", "ttft_p95<300ms",
-        "--workload", "prompt=40,output=400,concurrency=8",
+        "--workload", "prompt=40,output=500,concurrency=8",
         "--duration", "3s", "--warmup", "500ms", "--json", cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
