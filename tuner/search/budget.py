@@ -15,7 +15,7 @@ from typing import Any
 from tuner.errors import UserError
 from tuner.units import parse_duration_s
 
-SLOTS = 22
+SLOTS = 28
 MIN_WINDOW_S, MAX_WINDOW_S = 6.0, 60.0
 DEFAULT_WINDOW_S = 15.0
 DEFAULT_WARMUP_S = 3.0
@@ -24,16 +24,16 @@ DRAIN_S = 1.5
 
 BASELINES = 2
 MIN_TRIALS = 5
-CONFIRM_SHARE = 0.55
+CONFIRM_SHARE = 0.56
 """Of what the baselines leave; what the search saves by ending trials early comes on top."""
 
 CONFIRM_PLANS = (
-    (3, 8), (3, 5), (2, 8), (2, 5), (1, 8), (1, 5), (2, 3), (1, 3), (2, 2), (1, 2),
+    (3, 8), (3, 5), (2, 8), (2, 5), (1, 5), (2, 3), (1, 3), (2, 2), (1, 2),
 )  # fmt: skip
 """(finalists, rounds), best first."""
 
-ALL_FINALISTS = 3
-"""Rounds that all finalists take part in; the best one goes on alone."""
+ALL_FINALISTS = 2
+"""Rounds that all finalists take part in, up to the first look; the best one goes on alone."""
 
 _TRIALS = re.compile(r"\s*(\d+)\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
 

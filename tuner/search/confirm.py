@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tuner.search.budget import ALL_FINALISTS
 from tuner.search.candidates import nearly, ranked
 from tuner.search.decide import Standing, candidates_of, crashed, pooled_baseline, standing
+from tuner.search.goal import is_complete
 from tuner.search.levels import next_look
 from tuner.search.session import POLL_S, Search, measure
 from tuner.search.trials import Config, Trial, explored, of_config
@@ -76,10 +77,12 @@ def _taken_over(search: Search) -> Round | None:
         unit = f"confirm {seed - CONFIRM_SEEDS - search.seed}"
         if search.workers.is_done(unit) or unit in search.workers.of_others():
             continue
-        measured = [trial.config for trial in _confirmed(search) if trial.seed == seed]
-        members = search.workers.claim(unit, [[seed, config] for config in measured]) or []
-        missing = [config for _, config in members if config not in measured]
-        if missing and len(missing) <= search.left():
+        mine = [trial for trial in _confirmed(search) if trial.seed == seed]
+        begun = [trial.config for trial in mine]
+        whole = [trial.config for trial in mine if is_complete(search.goal, trial)]
+        members = search.workers.claim(unit, [[seed, config] for config in begun]) or []
+        missing = [config for _, config in members if config not in whole]
+        if missing and sum(config not in begun for config in missing) <= search.left():
             return Round(unit, seed, missing)
         search.workers.finish(unit)
     return None
@@ -98,11 +101,13 @@ def _members(search: Search) -> list[Config]:
         return []
     together = runs < ALL_FINALISTS
     members = [search.baseline, *(finalists if together else finalists[:1])]
+    if not together and baseline_fails(search):
+        members = [lead]  # against a baseline that misses the SLOs no further pair is needed
     rounds = look - runs
     if rounds * len(members) > room and together:  # fewer finalists, but all the rounds
         members = members[: max(2, room // rounds)]
     if rounds * len(members) > room and baseline_fails(search):
-        members = [lead]  # against a baseline that misses the SLOs no pair is needed
+        members = [lead]
     if rounds * len(members) <= room or (runs == 0 and len(members) <= room):
         return members
     return []

@@ -125,9 +125,10 @@ def _next_point(search: Search) -> Proposal | None:
     trials = search.trials
     found = explored(trials)
     confirming = any(trial.stage == "confirm" for trial in trials)
-    if confirming and len(found) >= search.plan.search:
+    begun = search.proposer.begun  # it counts already, and is finished
+    if confirming and len(found) >= search.plan.search and not begun:
         return None  # it was searched enough for this budget; a larger one searches on
-    if search.left() <= reserve(search):
+    if search.left() <= reserve(search) and not begun:
         return None
     if search.proposer.given >= FAILURE_LIMIT and failing(trials):
         search.events.note(

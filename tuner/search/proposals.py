@@ -17,6 +17,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState
+from threadpoolctl import threadpool_limits
 
 from tuner.search.goal import Goal, Reading, is_complete, no_result
 from tuner.search.samplers import make_sampler, quietly
@@ -137,7 +138,8 @@ class Proposer:
             ):
                 self._tell(asked.number, stored)
             else:
-                self._ask_again(asked)
+                begun = stored is not None and stored.config == self._decoded(asked)
+                self._ask_again(asked, begun=begun)
 
     def recover(self, trials: Sequence[Trial]) -> None:
         """At the start of a sitting: sync, and teach a history that was begun under other SLOs,
@@ -203,7 +205,7 @@ class Proposer:
         elif elsewhere:
             self._study.sampler = optuna.samplers.RandomSampler(seed=len(self._study.trials))
         try:
-            with quietly():
+            with quietly(), threadpool_limits(1):  # its matrices are small: threads only wait
                 asked = self._study.ask(self._distributions)
         finally:
             self._study.sampler = chosen
@@ -216,8 +218,13 @@ class Proposer:
             attributes.get("asked"),
         )
 
-    def _waiting(self) -> bool:
-        return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
+    @property
+    def begun(self) -> bool:
+        """Whether a point waits of which a worker that is no more has measured a part."""
+        return any(trial.user_attrs.get("begun") for trial in self._waiting())
+
+    def _waiting(self) -> list[FrozenTrial]:
+        return self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
 
     def _running_elsewhere(self) -> list[FrozenTrial]:
         return [
@@ -227,13 +234,15 @@ class Proposer:
             and self._alive(trial.user_attrs.get("worker", ""))
         ]
 
-    def _ask_again(self, asked: FrozenTrial) -> None:
-        """Put a point back among those that wait. What was measured of it stays its own."""
+    def _ask_again(self, asked: FrozenTrial, *, begun: bool = False) -> None:
+        """Put a point back among those that wait. What was measured of it stays its own; begun:
+        whether anything was."""
         self._forget(asked.number)
         if set(asked.params) != set(self._space.names):
             return
-        attributes = {"swept": bool(asked.user_attrs.get("swept"))}
+        attributes: dict[str, Any] = {"swept": bool(asked.user_attrs.get("swept"))}
         attributes["asked"] = asked.user_attrs.get("asked", asked.number)
+        attributes["begun"] = begun
         self._study.enqueue_trial(dict(asked.params), user_attrs=attributes)
 
     def _forget(self, number: int) -> None:

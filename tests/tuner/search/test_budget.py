@@ -37,6 +37,14 @@ def test_trials_are_split_exactly() -> None:
         assert BASELINES + made.search + made.confirm_slots == count
 
 
+@pytest.mark.parametrize("text", ["5m", "10m", "20m", "2h", "27 trials"])
+def test_a_usual_budget_confirms_the_best_three(text: str) -> None:
+    made = plan(parse_budget(text))
+    assert made.finalists == 3
+    assert made.confirm_rounds >= 5
+    assert made.search >= 10
+
+
 def test_given_durations_are_kept() -> None:
     made = plan(parse_budget("5m"), window_s=20.0, warmup_s=0.0)
     assert (made.window_s, made.warmup_s) == (20.0, 0.0)

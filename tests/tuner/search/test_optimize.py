@@ -17,8 +17,8 @@ from tests.tuner.search.synthetic import (
 )
 from tuner.errors import UserError
 from tuner.measure import Measurement, summarize
-from tuner.search.budget import parse_budget, plan
-from tuner.search.optimize import FAILURE_LIMIT, optimize
+from tuner.search.budget import Plan, parse_budget, plan
+from tuner.search.optimize import FAILURE_LIMIT, Search, optimize
 from tuner.search.trials import Config
 from tuner.targets.base import TargetError
 
@@ -88,6 +88,39 @@ def test_where_half_of_the_space_crashes_the_other_half_is_chosen_from(sampler: 
     assert crashed
     assert all(o.failure_kind == "configuration" for o in crashed)
     assert float(decision.chosen_config["max_num_seqs"]) >= 32
+
+
+def rounds_of(search: Search) -> list[list[object]]:
+    """Configurations of each round of the confirmation, in order of time."""
+    found: dict[int, list[object]] = {}
+    for outcome in search.ledger.outcomes:
+        if outcome.stage == "confirm":
+            found.setdefault(outcome.seed, []).append(outcome.config)
+    return list(found.values())
+
+
+def test_three_finalists_and_the_baseline_share_each_round_up_to_the_first_look() -> None:
+    plan = Plan(10.0, 2.0, search=12, confirm_rounds=5, finalists=3)
+    search = search_on(Surface(FakeTarget()), budget=parse_budget("30 trials"), plan=plan)
+    optimize(search)
+    first, second, *rest = rounds_of(search)
+    assert sorted(map(str, first)) == sorted(map(str, second))
+    assert len(first) == 4
+    assert DEFAULTS in first
+    assert all(len(members) <= 2 for members in rest)
+
+
+def test_a_baseline_that_misses_the_slos_is_not_measured_on_and_on() -> None:
+    """With it go two rounds, for what the change costs; then the candidate has to show itself."""
+    surface = Surface(FakeTarget(), rate=lambda config: 2.0)  # few requests: no run is enough
+    search = search_on(surface, "ttft_p95<350ms", budget=parse_budget("30 trials"))
+    decision = optimize(search)
+    assert decision.baseline.verdict.state == "fail"
+    assert decision.answer == "improved"
+    together = [DEFAULTS in members for members in rounds_of(search)]
+    assert together[:2] == [True, True]
+    assert len(together) > 2
+    assert True not in together[2:]
 
 
 def test_a_transient_failure_is_tried_once_more() -> None:

@@ -29,9 +29,9 @@ def sitting(tmp_path: Path) -> Iterator[Sitting]:
         yield Sitting(database, surface)
 
 
-@pytest.mark.parametrize("stop_at", [2, 6, 10])
+@pytest.mark.parametrize("stop_at", range(2, 2 * TRIALS + 1, 2))
 def test_between_two_loads(sitting: Sitting, stop_at: int) -> None:
-    """Of a baseline, and of two explored trials."""
+    """Of each of the trials; those of the confirmation come last."""
     sitting.surface.interrupt_at = stop_at
     with pytest.raises(KeyboardInterrupt):
         sitting.run(TRIALS, loads=LOADS)
@@ -41,7 +41,7 @@ def test_between_two_loads(sitting: Sitting, stop_at: int) -> None:
     assert trials[-1].stage == "confirm"
 
 
-@pytest.mark.parametrize("stop_at", [2, 9])
+@pytest.mark.parametrize("stop_at", [2, 9, 17, 25, 33])
 def test_between_two_levels_of_a_capacity(sitting: Sitting, stop_at: int) -> None:
     objective = Objective(CAPACITY)
     sitting.surface.interrupt_at = stop_at
