@@ -1,7 +1,7 @@
 """Measures a full grid of knob settings on a server, several times over, in random order.
 
     python benchmarks/record_surface.py --database surface.db
-    python benchmarks/record_surface.py --database vllm.db --target vllm --vllm-binary vllm --model M
+    python benchmarks/record_surface.py --database v.db --target vllm --vllm-binary vllm --model M
 
 The study it leaves (raw records of every run) is what benchmarks/tuner_efficiency.py replays. On
 this engine, whose knobs are live, each repetition visits the whole grid before the next begins, so
@@ -66,7 +66,7 @@ GRIDS = {
 vLLM does without compilation, so that its starts are short."""
 
 WORKLOAD = "prompt=lognormal(200,0.5),output=lognormal(24,0.4),concurrency=16"
-SLOS = ("ttft_p95<2s", "tpot_p95<120ms")
+SLOS = ("ttft_p95<2s", "itl_p99<180ms")
 
 
 def main() -> int:

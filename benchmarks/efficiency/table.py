@@ -73,6 +73,13 @@ def goals(ours: Summary, tpe: Summary | None, grid_s: float) -> list[str]:
         ratio = ours.spent_s[0] / tpe.spent_s[0]
         text = f"whole study ≤ {RIVAL_SHARE:.0%} of that of {tpe.name}"
         told.append((text, f"{ratio:.0%}", ratio <= RIVAL_SHARE))
+    if tpe is not None and tpe.enough_s is not None and ours.enough_s is not None:
+        ratio = ours.enough_s[0] / tpe.enough_s[0]
+        text = (
+            f"first claim of {ENOUGH:.0%} ({ours.enough} of {ours.seeds} studies) ≤ "
+            f"{RIVAL_SHARE:.0%} of the time of that of {tpe.name} ({tpe.enough} of {tpe.seeds})"
+        )
+        told.append((text, f"{ratio:.0%}", ratio <= RIVAL_SHARE))
     if tpe is not None and tpe.enough_s is not None:
         ratio = ours.spent_s[0] / tpe.enough_s[0]
         text = f"whole study ≤ {RIVAL_SHARE:.0%} of the time until {tpe.name} claimed {ENOUGH:.0%}"

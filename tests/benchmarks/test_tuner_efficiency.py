@@ -90,7 +90,7 @@ def test_goals_say_what_was_met() -> None:
     tpe = summary("TPE", [score(rival, TRUTH, 0, 20.0)])
     told = goals(ours, tpe, grid_s=128.0)
     assert [line.rpartition(" – ")[2] for line in told] == [
-        "met", "met", "not met", "met", "met",
+        "met", "met", "not met", "met", "met", "met",
     ]  # fmt: skip
     assert "2 of 3" in table([ours], 128.0)[-1]
     assert "at the tuner's time" in table([ours], 128.0)[0]
