@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 
-
 GPUS = Path("/proc/driver/nvidia/gpus")
 
 
