@@ -18,6 +18,8 @@ from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo.grammar import Clause
 
 LOOK_FOR_IT = "check that the target exports it and that the source scrapes it"
+SAMPLES = "samples"
+"""Name of the evidence that says how few samples there were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def level(value: float, warning: float, critical: float | None = None) -> State:
 
 def too_few(few: str) -> tuple[tuple[str, str], ...]:
     """Evidence of a node that fires on fewer samples than a critical finding takes."""
-    return (("samples", f"{few}: possible, not more"),) if few else ()
+    return ((SAMPLES, f"{few}: possible, not more"),) if few else ()
 
 
 @dataclass(frozen=True, slots=True)

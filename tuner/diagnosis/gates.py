@@ -237,7 +237,7 @@ def _cut_off(case: Case, check: Check) -> Check:
         return check
     if asked.outcome is Outcome.NO_TRAFFIC:
         said = f"{check.node.summary}, and no client set max_tokens: max_model_len cuts them off"
-        return Check(replace(check.node, summary=said), check.exact)
+        return replace(check, node=replace(check.node, summary=said))
     if asked.value is None or answered is None:
         node = replace(
             check.node, state=State.CANT_TELL, levers=(), missing=("request_params_max_tokens",),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import LOOK_FOR_IT, Case, Check, Frame
 from tuner.diagnosis.slo_node import gate
+from tuner.diagnosis.specs import MEAN_LEAST
 
 LEAST = {
     "running": "uneven_least_running",
@@ -50,7 +51,7 @@ def _alone(case: Case) -> bool:
 def _ratios(case: Case) -> list[Ratio]:
     ratios = []
     for signal, least in LEAST.items():
-        values = case.s.of(f"{signal}_by_replica")
+        values = _ttft_s(case) if signal == "ttft" else case.s.of(f"{signal}_by_replica")
         if len(values) < 2:
             continue
         fullest = max(values, key=lambda name: values[name])
@@ -58,6 +59,15 @@ def _ratios(case: Case) -> list[Ratio]:
         if values[fullest] >= case.t(least):
             ratios.append(Ratio(signal, values[fullest] / max(middle, 1e-9), fullest))
     return ratios
+
+
+def _ttft_s(case: Case) -> dict[str, float]:
+    """Mean TTFT of the replicas that answered enough requests for a mean."""
+    parts = case.s.breakdowns.get("ttft_by_replica", {})
+    return {
+        name: mean for name, mean in case.s.of("ttft_by_replica").items()
+        if parts[name].samples >= MEAN_LEAST
+    }  # fmt: skip
 
 
 def _uneven(case: Case, found: list[Ratio]) -> Check:
@@ -109,7 +119,10 @@ def _slow(case: Case, worst: Ratio | None) -> Check:
                           ("ttft_by_replica", [worst.replica])):  # fmt: skip
         if (untold := _untold(case, frame, signal, names)) is not None:
             return untold
-    ttft = case.s.of("ttft_by_replica")
+    ttft = _ttft_s(case)
+    if worst.replica not in ttft:
+        why = f"{worst.replica} answered fewer than {MEAN_LEAST} requests"
+        return frame.cant_tell(case, why, ("ttft_by_replica",), "watch longer: --watch-for 60s")
     mine, middle = ttft[worst.replica], statistics.median_low(ttft.values())
     room = _with_room(case, worst.replica)
     fair = _share(case, worst.replica) < case.t("uneven_share")

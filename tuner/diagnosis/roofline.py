@@ -202,7 +202,7 @@ def _below(
 def with_threshold(check: Check, threshold: float) -> Check:
     if check.node.value is None:
         return check
-    return Check(replace(check.node, threshold=threshold), check.exact)
+    return replace(check, node=replace(check.node, threshold=threshold))
 
 
 def bandwidth_bound(case: Case) -> Check:

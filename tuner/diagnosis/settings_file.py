@@ -17,10 +17,7 @@ from tuner.diagnosis.settings import checked
 from tuner.documents import NotADocumentError, parsed, read_text
 from tuner.errors import UserError
 from tuner.targets.base import Setting, setting_text
-from tuner.targets.flags import Dialect, split_words
-
-_DIALECTS: tuple[Dialect, ...] = ("sglang", "slotune")
-"""Whose flags are known; slotune takes vLLM's as well."""
+from tuner.targets.flags import AUTO, DIALECTS, split_words
 
 
 def file_settings(path: Path) -> dict[str, str]:
@@ -63,7 +60,13 @@ def _of_words(text: str) -> dict[str, str]:
     except ValueError as fault:
         raise UserError(f"not the words of a command line: {fault}") from None
     found: dict[str, Setting] = {}
-    for dialect in _DIALECTS:
+    for dialect in DIALECTS:
         told, _ = split_words(words, tuple(KNOBS), dialect)
         found |= told
-    return checked({name: setting_text(value) for name, value in found.items()})
+    return checked({n: setting_text(value) for n, value in found.items() if _told(value)})
+
+
+def _told(value: Setting) -> bool:
+    """Not a word that leaves the setting to the server, or switches it off (-1)."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value != AUTO and not (number and float(value) <= 0)

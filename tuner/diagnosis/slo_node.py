@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage.sources.base import Reading
-from tuner.diagnosis.context import Case, Check, Frame, too_few
+from tuner.diagnosis.context import SAMPLES, Case, Check, Frame, too_few
 from tuner.diagnosis.model import State
 from tuner.diagnosis.registry import quantile_name
 from tuner.diagnosis.spread import BEYOND, value_of
@@ -80,9 +80,12 @@ def _shown(reading: Reading, value: float) -> str:
 
 
 def gate(parent: Check, leaf: Check) -> Check:
-    """A leaf under a parent that does not fire keeps its values and cannot fire."""
-    if parent.firing or not leaf.firing:
+    """A leaf under a parent that does not fire keeps its values and cannot fire; under one that few
+    samples hold at a warning it is none that is worse or surer."""
+    if not leaf.firing:
         return leaf
+    if parent.firing:
+        return _no_surer(parent, leaf) if parent.guess else leaf
     state = parent.node.state
     note = {
         State.NOT_APPLICABLE: "not judged",
@@ -92,7 +95,14 @@ def gate(parent: Check, leaf: Check) -> Check:
     node = replace(leaf.node, state=state, summary=f"{note}; {leaf.node.summary}", levers=())
     if state is State.CANT_TELL:
         node = replace(node, missing=parent.node.missing, how_to_get=parent.node.how_to_get)
-    return Check(node, leaf.exact)
+    return replace(leaf, node=node)
+
+
+def _no_surer(parent: Check, leaf: Check) -> Check:
+    few = tuple(pair for pair in parent.node.evidence if pair[0] == SAMPLES)
+    evidence = leaf.node.evidence + tuple(pair for pair in few if pair not in leaf.node.evidence)
+    node = replace(leaf.node, state=State.WARNING, evidence=evidence)
+    return replace(leaf, node=node, guess=True)
 
 
 def seconds(value: float) -> str:

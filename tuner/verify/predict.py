@@ -86,13 +86,14 @@ def _more_at_once(proposal: Proposal, read: _Read) -> tuple[float, float, float,
         cap = new
     else:
         room = running * new / old
-        cap = float(proposal.before.get("max_num_seqs", math.inf))
+        told = proposal.before.get("max_num_seqs")
+        cap = float(told) if isinstance(told, int | float) else math.inf
     at_once = max(running, min(running + waiting, room, cap))
-    told = (
+    words = (
         f"{running:.1f} run and {waiting:.1f} wait with {kv:.0%} of the KV used: "
         f"{at_once:.1f} could run at once"
     )
-    return running, waiting, at_once, told
+    return running, waiting, at_once, words
 
 
 def _throughput_of_more(proposal: Proposal, read: _Read) -> Prediction | str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from storage.sources.base import Outcome
 from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals
-from tests.tuner.diagnosis.test_tree import PREFILL, SLOW_TPOT
+from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT, STEPS
 from tuner.diagnosis import Confidence, History, Signals, State, diagnose
 from tuner.diagnosis.registry import BREAKDOWNS, SPECS, min_samples
 from tuner.diagnosis.specs import MEAN_LEAST, SHARE_LEAST, WHY_LEAST, quantile_least
@@ -79,6 +80,29 @@ def test_means_and_tails() -> None:
     assert diagnose(gaps, SLOS).node("4.interference").state is State.CRITICAL
     node = diagnose(seen_over(gaps, itl_p99=99), SLOS).node("4.interference")
     assert (node.state, node.confidence) == (State.WARNING, Confidence.POSSIBLE)
+
+
+def test_what_few_samples_hold_at_a_warning_makes_no_leaf_critical() -> None:
+    full = signals(**QUEUE | {"breakdowns": {"binding": STEPS | {"kv_pressure": 60.0}}})
+    assert diagnose(full, SLOS).node("3a.kv").state is State.CRITICAL
+    found = diagnose(seen_over(full, ttft_p95=1), SLOS)
+    assert found.severity is State.WARNING
+    leaf = found.node("3a.kv")
+    assert (leaf.state, leaf.confidence) == (State.WARNING, Confidence.POSSIBLE)
+    assert "1 of the 20 that ttft_p95 takes: possible" in str(leaf.evidence)
+
+
+def test_answers_of_few_requests_that_max_tokens_cuts_off_are_possible_at_most() -> None:
+    cut = {"finished_by": {"stop": 1.0, "length": 11.0}}
+    look = signals(finished=12.0, breakdowns=cut, asked_tokens=None)
+    unset = replace(look.readings["asked_tokens"], outcome=Outcome.NO_TRAFFIC)
+    look = replace(look, readings={**look.readings, "asked_tokens": unset})
+    all_cut = {"finished_by": {"length": 12.0}}
+    none_ends = signals(finished=12.0, breakdowns=all_cut)
+    none_ends = replace(none_ends, readings={**none_ends.readings, "asked_tokens": unset})
+    for seen in (look, none_ends):
+        node = diagnose(seen, SLOS).node("2.length")
+        assert (node.state, node.confidence) == (State.WARNING, Confidence.POSSIBLE)
 
 
 @pytest.mark.parametrize(("q", "least"), [(0.5, 2), (0.9, 10), (0.95, 20), (0.99, 100),

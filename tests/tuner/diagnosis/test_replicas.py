@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.tuner.diagnosis.cases import signals
 from tests.tuner.diagnosis.test_tree import QUEUE, SLOW_TPOT, STEPS
-from tuner.diagnosis import Diagnosis, State, diagnose
+from tuner.diagnosis import Diagnosis, Signals, State, diagnose
 from tuner.slo import parse_slos
 
 SLOS = parse_slos(["ttft_p95<500ms", "tpot_p95<50ms"])
@@ -68,6 +69,28 @@ def test_without_the_tokens_of_each_replica_nobody_is_blamed() -> None:
     assert diagnosis.node("7.load").state is State.CANT_TELL
     assert diagnosis.node("7.slow").state is State.CANT_TELL
     assert diagnosis.node("7.load").how_to_get
+
+
+def answered(look: Signals, **requests: int) -> Signals:
+    """The same look with so many requests behind the replicas' mean TTFT."""
+    parts = look.breakdowns["ttft_by_replica"]
+    fewer = {name: replace(parts[name], samples=n) for name, n in requests.items()}
+    ttft = {**parts, **fewer}
+    return replace(look, breakdowns={**look.breakdowns, "ttft_by_replica": ttft})
+
+
+def test_one_request_on_each_of_two_replicas_is_no_uneven_load() -> None:
+    idle = {"running": 0.0, "waiting": 0.0, "kv_usage": 0.01}
+    parts = {f"{name}_by_replica": {"a": v, "b": v} for name, v in idle.items()}
+    parts |= {"tokens_by_replica": {"a": 90.0, "b": 110.0},
+              "ttft_by_replica": {"a": 2.0, "b": 0.1}}  # fmt: skip
+    look = signals(breakdowns=parts)
+    assert diagnose(look, SLOS).node("7").state is State.CRITICAL
+    assert not diagnose(answered(look, a=1, b=1), SLOS).node("7").firing
+    assert not diagnose(answered(look, a=2, b=90), SLOS).node("7").firing
+    slow = diagnose(answered(signals(breakdowns=SLOW), a=2), SLOS).node("7.slow")
+    assert slow.state is State.CANT_TELL
+    assert "a answered fewer than 3 requests" in slow.summary
 
 
 def test_the_cap_is_that_of_all_replicas() -> None:

@@ -37,6 +37,12 @@ def written(folder: Path, text: str) -> Path:
         ("python -m sglang.launch_server --max-running-requests 48 --chunked-prefill-size 2048 "
          "--disable-radix-cache",
          {"max_num_seqs": "48", "chunk_size": "2048", "enable_prefix_caching": "false"}),
+        ("vllm serve m --kv-cache-memory-bytes 8G --tensor-parallel-size 2 --dtype auto "
+         "--pipeline-parallel-size 4 --data-parallel-size 8 --max-model-len auto",
+         {"kv_cache_memory_bytes": str(8 * 2**30), "tensor_parallel_size": "2",
+          "pipeline_parallel_size": "4", "data_parallel_size": "8"}),
+        ("vllm serve m --max-num-seqs 64 --max-model-len -1", {"max_num_seqs": "64"}),
+        ("sglang serve --tp-size 2 --chunked-prefill-size -1", {"tensor_parallel_size": "2"}),
         ("max_num_seqs = 256\nchunk_size = 8192\n", {"max_num_seqs": "256", "chunk_size": "8192"}),
         ("max_num_batched_tokens = 8192\nenable_prefix_caching = true\ndevice = 'cuda'\n",
          {"chunk_size": "8192", "enable_prefix_caching": "true", "device": "cuda"}),

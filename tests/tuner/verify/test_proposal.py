@@ -118,6 +118,14 @@ def test_throughput_of_a_higher_cap_is_bounded_by_the_queue_and_the_kv() -> None
     assert "80.0 could run at once" in found.ground
 
 
+def test_a_cap_that_the_server_sets_by_itself_bounds_nothing() -> None:
+    seen = signals(running_mean=64.0, waiting_mean=200.0, kv_usage_mean=0.4)
+    more = proposal(RATE, gpu_memory_utilization=0.9)
+    found = predict(replace(more, before=more.before | {"max_num_seqs": "default"}), seen)
+    assert isinstance(found, Prediction)
+    assert found.high == pytest.approx(0.9 / 0.85)
+
+
 def test_ttft_falls_by_what_leaves_the_queue() -> None:
     seen = signals(running_mean=64.0, waiting_mean=64.0, kv_usage_mean=0.1, queue=0.9, prefill=0.1)
     found = predict(proposal(TTFT, max_num_seqs=128), seen)
