@@ -16,7 +16,14 @@ from engine.knobs import KNOB_ALIASES
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
 from storage.sources.exposition import spellings
 from tuner.diagnosis.collect_replicas import by_replica
-from tuner.diagnosis.collect_trends import FOLDED, STARTED, Course, course, trends
+from tuner.diagnosis.collect_trends import (
+    OLDEST_START,
+    STARTED,
+    STARTED_ANEW,
+    Course,
+    course,
+    trends,
+)
 from tuner.diagnosis.registry import (
     BREAKDOWNS,
     LATENCIES,
@@ -27,6 +34,7 @@ from tuner.diagnosis.registry import (
     latency_specs,
 )
 from tuner.diagnosis.signals import Signals
+from tuner.server_side.series import FOLDED
 from tuner.slo.grammar import Clause
 
 GROWTH_S = 600.0
@@ -72,6 +80,7 @@ def collect(
     readings |= look.before(readings) | dict(client or {})
     breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
     breakdowns |= by_replica(look.source, look.window_s, look.named)
+    breakdowns |= look.started_anew(readings[OLDEST_START])
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
         config=look.pool(readings) | look.config(server_info or {}), models=look.models(),
@@ -181,8 +190,18 @@ class _Look:
         seen = {signal: self._course(signal, self.window_s) for signal in FOLDED}
         queue = self._course("waiting", self.status.window_s(GROWTH_S))
         known = {signal: gauge for signal, gauge in seen.items() if gauge is not None}
-        started = self.source.gauge(STARTED).query
-        return trends(known, queue, self.status.process_start_s, started)
+        oldest = self.source.gauge(STARTED, agg="min")
+        start_s = self.status.process_start_s if oldest.value is None else oldest.value
+        return trends(known, queue, start_s, oldest.query) | {OLDEST_START: oldest}
+
+    def started_anew(self, oldest: Reading) -> dict[str, dict[str, Reading]]:
+        """The starts (Unix seconds) of the instances that began inside the window, where others
+        have run for longer."""
+        since_s, newest_s = self.at_s - self.window_s, self.status.process_start_s
+        if oldest.value is None or newest_s is None or not oldest.value < since_s < newest_s:
+            return {}
+        parts = self.source.breakdown(STARTED, "instance")
+        return {STARTED_ANEW: {k: r for k, r in parts.items() if k and (r.value or 0.0) > since_s}}
 
     def _course(self, signal: str, span_s: float) -> Course | None:
         spec = next(spec for spec in SPECS if spec.name == signal)

@@ -17,9 +17,11 @@ from tuner.diagnosis.trend import grew_throughout, growing_s, mean, rise, third
 POINTS = 60
 """As many samples are looked at over a span, where there are so many scrapes."""
 
-FOLDED: Mapping[str, Agg] = {"running": "sum", "waiting": "sum", "kv_usage": "max"}
 OF_REQUESTS = ("running", "waiting")
 STARTED = "process_start_time_seconds"
+OLDEST_START, STARTED_ANEW = "oldest_start", "started_anew"
+"""A reading and a breakdown: when the engine that runs longest began, and those that began inside
+the window beside it (Unix seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,10 @@ def course(
 def trends(
     seen: Mapping[str, Course], queue: Course | None, started_s: float | None, started: str
 ) -> dict[str, Reading]:
-    """Readings of the courses of FOLDED over the window, and of the queue's over longer.
+    """Readings of the courses of gauges over the window, and of the queue's over longer.
 
-    started_s: when the process began (Unix seconds), the answer to the query `started`.
+    started_s: when the process that runs longest began (Unix seconds), the answer to the query
+    `started`.
     """
     readings: dict[str, Reading] = {}
     for signal, gauge in seen.items():

@@ -98,11 +98,13 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Check:
     """A result before hysteresis. exact: measured, not inferred from averages; guess: something
-    else looks the same, so that it is possible at most."""
+    else looks the same, so that it is possible at most; by_past: held against better times, which
+    are then to be remembered."""
 
     node: NodeResult
     exact: bool = True
     guess: bool = False
+    by_past: bool = False
 
     @property
     def key(self) -> str:
@@ -203,7 +205,7 @@ class Frame:
 
     def unset(self, case: Case, knob: str) -> Check:
         """A setting the server does not tell."""
-        how = f"vLLM does not export it; give it with --set {knob}=N"
+        how = f"give it with --set {knob}=N, or --settings FILE with the server's flags"
         return self.cant_tell(case, f"{knob} is not known", (knob,), how)
 
     def not_applicable(self, case: Case, why: str) -> Check:

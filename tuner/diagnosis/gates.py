@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from storage.sources.base import Outcome
 from tuner.diagnosis import levers
+from tuner.diagnosis.collect_trends import OLDEST_START, STARTED_ANEW
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
 
@@ -42,6 +43,8 @@ def trust(case: Case) -> Check:
         return _distrust(case, why, how, State.WARNING)
     if down := [(name, why) for name, why in status.targets if why]:
         return _some_down(case, down)
+    if anew := sorted(case.s.of(STARTED_ANEW)):
+        return _some_anew(case, anew)
     said = {
         "traffic": "fresh, up, plausible",
         "no_traffic": "fresh and up; no traffic in the window",
@@ -57,6 +60,13 @@ def _some_down(case: Case, down: list[tuple[str, str]]) -> Check:
     said = f"{len(down)} of {len(case.s.status.targets)} targets give no metrics ({names})"
     node = TRUST.blank(case, State.WARNING, f"{said}; what follows is of the others")
     return Check(replace(node, how_to_get="start what is down, or take it out of the scrapes"))
+
+
+def _some_anew(case: Case, names: list[str]) -> Check:
+    """A replica that has just come, or come back, leaves those that run on to be judged."""
+    said = f"{', '.join(names)} started inside the window; what it counted before is not known"
+    node = TRUST.blank(case, State.WARNING, said)
+    return Check(replace(node, how_to_get="wait until the window lies after the start"))
 
 
 def replace_value(check: Check, value: float | None, threshold: float) -> Check:
@@ -100,9 +110,10 @@ def _beyond(case: Case, parts: dict[str, float], e2e_s: float | None) -> str:
 
 
 def _process_s(case: Case) -> float | None:
-    """For how long the engine's process can have run, its clock and ours being a window apart at
-    most; None where it does not tell."""
-    start_s = case.s.status.process_start_s
+    """For how long the engine's oldest process can have run, its clock and ours being a window
+    apart at most; None where it does not tell."""
+    oldest_s = case.s.value(OLDEST_START)
+    start_s = case.s.status.process_start_s if oldest_s is None else oldest_s
     return None if start_s is None else max(0.0, case.s.at_s - start_s) + case.s.window_s
 
 

@@ -12,9 +12,6 @@ from dataclasses import replace
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import Case, Check, Frame
 
-FALL = "fall of the hit rate"
-"""Unit of 3b.thrash where better times were seen."""
-
 _RESIDENCY = ("reuse_gap_p90", "evict_idle_p50")
 _TO_TELL = (
     "watch over a change of load or settings (--watch, or a dashboard); try more KV with `tuner "
@@ -33,7 +30,8 @@ def cache_off(case: Case) -> Check:
     if not setting:
         return frame.cant_tell(
             case, "whether prefix caching is on is not known", ("enable_prefix_caching",),
-            "slotune and vLLM export it; else --set enable_prefix_caching=true",
+            "slotune and vLLM export it, SGLang tells it by --url; else --set "
+            "enable_prefix_caching=true, or --settings FILE",
         )  # fmt: skip
     if setting in ("true", "1"):
         rate = case.s.value("hit_rate")
@@ -49,7 +47,7 @@ def cache_off(case: Case) -> Check:
 def thrash(case: Case) -> Check:
     """3b.thrash, by the fall of the hit rate; where no better times were seen, see _not_seen."""
     frame = Frame("3b.thrash", "Prefix cache thrashes", "3b", ("kv_usage", "hit_rate"),
-                  ("hit_rate_before", "kv_blocks", "prefix_written"), FALL,
+                  ("hit_rate_before", "kv_blocks", "prefix_written"), "fall of the hit rate",
                   (levers.MORE_KV, levers.PREFIX_ROUTING), exact=False)  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
@@ -61,9 +59,10 @@ def thrash(case: Case) -> Check:
     may_be_worse = fall < least and now < case.t("hit_rate_fall") and case.best_hit_rate is None
     if full and may_be_worse:
         return _not_seen(case, frame, f"hit rate {now:.0%}{was}; {said}")
-    return frame.judge(
+    check = frame.judge(
         case, lambda: fall, least, when=full, says=lambda _: f"hit rate {now:.0%}{was}; {said}"
     )
+    return replace(check, by_past=True)
 
 
 def _not_seen(case: Case, frame: Frame, said: str) -> Check:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 from tuner.diagnosis.context import Case, Check
 from tuner.diagnosis.model import Confidence, NodeResult, State
-from tuner.diagnosis.prefix import FALL
 
 EXPLAINS: dict[str, tuple[str, ...]] = {
     "1": ("2", "3", "4", "5", "6", "7"),
@@ -52,13 +51,15 @@ WITHOUT_PARENT = "3e"
 
 @dataclass(slots=True)
 class Track:
-    """One node's past: consecutive evaluations with and without its condition."""
+    """One node's past: consecutive evaluations with and without its condition. by_past: as Check's,
+    of the last."""
 
     active: bool = False
     met: int = 0
     unmet: int = 0
     evaluations: int = 0
     last: NodeResult | None = None
+    by_past: bool = False
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class History:
     def remember(self, case: Case) -> None:
         """To be called once an evaluation is settled."""
         track = self.track("3b.thrash")
-        fell = track.active and track.last is not None and track.last.unit == FALL
+        fell = track.active and track.by_past
         self.best_hit_rate = case.hit_rate_before() if fell else None
 
 
@@ -93,6 +94,8 @@ def _settled(case: Case, check: Check, history: History | None) -> NodeResult:
         return _with_confidence(case, check, check.node, evaluations=1)
     track = history.track(check.key)
     node = _hysteresis(case, check.node, track)
+    if track.last is check.node:
+        track.by_past = check.by_past
     return _with_confidence(case, check, node, track.met)
 
 

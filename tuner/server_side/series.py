@@ -9,12 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from storage.sources.base import Agg
+
 GAUGES: dict[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running",),
     "waiting": ("vllm:num_requests_waiting",),
     "kv_usage": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
 }
 """Field → the gauge's names, newest first."""
+
+FOLDED: Mapping[str, Agg] = {"running": "sum", "waiting": "sum", "kv_usage": "max"}
+"""How the engines' gauges become one figure."""
 
 COUNTERS: dict[str, tuple[str, ...]] = {
     "prompt_tokens": ("vllm:prompt_tokens_total",),

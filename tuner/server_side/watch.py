@@ -19,8 +19,9 @@ from typing import Protocol
 from storage.errors import StorageError
 from storage.sources import Exposition, scrape_once
 from storage.sources.base import Agg
+from storage.sources.folding import fold_replicas
 from tuner.server_side.increases import COUNTED, ServerSide
-from tuner.server_side.series import COUNTERS, GAUGES, MOST_POINTS, Column, Series, thinned
+from tuner.server_side.series import COUNTERS, FOLDED, GAUGES, MOST_POINTS, Column, Series, thinned
 
 INTERVAL_S = 2.0
 BORN = "process_start_time_seconds"
@@ -99,7 +100,7 @@ class _Scraped:
         if found is None or self._before is None or self._after is None:
             return None
         scrapes = [self._before, *self._scrapes, self._after]
-        counters = [tuple(_first(s, names, "sum") for s in scrapes) for names in COUNTERS.values()]
+        counters = [tuple(_count(s, names) for s in scrapes) for names in COUNTERS.values()]
         born = [scrape.value(BORN) for scrape in scrapes]
         if _began_anew(counters, born):
             found = ServerSide.of_restart()
@@ -153,7 +154,7 @@ class _Asked:
             return None
         step_s = max(interval_s, (self._ended_s - self._began_s) / MOST_POINTS)
         asked: list[tuple[tuple[str, ...], Agg]] = [
-            *((names, "max") for names in GAUGES.values()),
+            *((names, FOLDED[field]) for field, names in GAUGES.items()),
             *((names, "sum") for names in COUNTERS.values()),
         ]
         columns = [
@@ -178,18 +179,25 @@ def _needed(scrape: Exposition) -> Exposition:
 
 
 def _series(scrapes: list[Exposition], began_unix_s: float) -> Series:
-    gauges = [tuple(_first(s, names, "max") for s in scrapes) for names in GAUGES.values()]
-    counters = [tuple(_first(s, names, "sum") for s in scrapes) for names in COUNTERS.values()]
+    gauges = [
+        tuple(_gauge(s, names, FOLDED[field]) for s in scrapes) for field, names in GAUGES.items()
+    ]
+    counters = [tuple(_count(s, names) for s in scrapes) for names in COUNTERS.values()]
     at_s = tuple(scrape.at_s - began_unix_s for scrape in scrapes)
     return Series(at_s, *gauges, *(_since_start(column) for column in counters))
 
 
-def _first(scrape: Exposition, names: tuple[str, ...], agg: Agg) -> float | None:
-    for name in names:
-        value = scrape.total(name) if agg == "sum" else scrape.value(name)
-        if value is not None:
-            return value
-    return None
+def _gauge(scrape: Exposition, names: tuple[str, ...], agg: Agg) -> float | None:
+    return _first(fold_replicas(scrape.find(name), agg) for name in names)
+
+
+def _count(scrape: Exposition, names: tuple[str, ...]) -> float | None:
+    return _first(scrape.total(name) for name in names)
+
+
+def _first(values: Iterable[float | None]) -> float | None:
+    """The first that is exported."""
+    return next((value for value in values if value is not None), None)
 
 
 def _began_anew(counters: Iterable[Column], born: Sequence[float | None] = ()) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from storage.sources import RecordedSource
 from storage.sources.base import Outcome
-from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals, without
+from tests.tuner.diagnosis.cases import NOW_S, SLOS, Clause, Slos, signals, without
 from tests.tuner.diagnosis.test_tree import QUEUE
 from tuner.diagnosis import Confidence, Diagnosis, History, Signals, State, collect, diagnose
 
@@ -54,6 +54,15 @@ def test_sglang_tells_no_prefill_and_observes_its_queue_as_it_happens() -> None:
 
 def test_ttft_of_those_that_came_later_may_be_longer_than_the_whole_of_those_before() -> None:
     assert judged(signals(ttft=5.0, ttft_p95=6.0)).node("0").state is State.OK
+
+
+def test_a_ttft_is_held_against_the_process_that_has_run_for_longest() -> None:
+    """One replica has run for five seconds, the other for an hour."""
+    seen = signals(ttft=90.0, oldest_start=NOW_S - 3600)
+    young = replace(seen, status=replace(seen.status, process_start_s=NOW_S - 5))
+    assert judged(young).node("0").state is State.OK
+    untold = replace(signals(ttft=90.0), status=young.status)
+    assert "the process has run for" in judged(untold).node("0").summary
 
 
 def test_of_several_models_nothing_is_judged() -> None:

@@ -10,7 +10,7 @@ from storage.sources import RecordedSource
 from tests.tuner.diagnosis.cases import SLOS, signals
 from tests.tuner.diagnosis.test_inferred import POOL, STEADY
 from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT
-from tuner.diagnosis import Diagnosis, Signals, collect, diagnose
+from tuner.diagnosis import Diagnosis, Signals, State, collect, diagnose
 from tuner.diagnosis.context import Case
 from tuner.diagnosis.roofline import mbu, mfu
 from tuner.diagnosis.thresholds import DevicePeak, Thresholds
@@ -107,6 +107,32 @@ def test_the_mean_is_held_against_the_cap_of_all() -> None:
     assert seen.value("running") == 0
     assert seen.value("running_mean") == pytest.approx(128 * 11 / 13)
     assert seen.value("waiting_rise") == pytest.approx(-6)
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "bars", "names"),
+    [
+        ({"a": 1000.0, "b": 1000.0}, False, ""),
+        ({"a": 1000.0, "b": 20.0}, False, "b:8000 started inside the window"),
+        ({"a": 30.0, "b": 20.0}, True, "the engine restarted inside the window"),
+    ],
+)
+def test_one_replica_that_starts_leaves_the_others_to_be_judged(
+    ran_s: dict[str, float], bars: bool, names: str
+) -> None:
+    now_s = START_S + 65.0
+
+    def page(age_s: float) -> str:
+        starts = [f'process_start_time_seconds{{instance="{host}:8000"}} {now_s - ran}'
+                  for host, ran in ran_s.items()]  # fmt: skip
+        return "\n".join([two_by_two(age_s), *starts, ""])
+
+    found = judged(page)
+    trust = found.node("0")
+    assert names in trust.summary
+    assert (trust.state is State.WARNING) is bool(names)
+    assert bool(trust.missing) is bars
+    assert found.node("3a.seq_cap").firing is not bars
 
 
 def test_replicas_of_several_hosts_are_named_by_host_and_engine() -> None:

@@ -27,7 +27,8 @@ class Engine:
         n = self.requests
         return (
             f'vllm:num_requests_running{{engine="0"}} {n % 7}\n'
-            f'vllm:num_requests_running{{engine="1"}} 0\n'
+            f'vllm:num_requests_running{{engine="1",pid="1"}} 3\n'
+            f'vllm:num_requests_running{{engine="1",pid="2"}} 0\n'
             f'vllm:kv_cache_usage_perc{{engine="0"}} 0.25\n'
             f'vllm:prompt_tokens_total{{engine="0"}} {10 * n}\n'
             f'vllm:generation_tokens_total{{engine="0"}} {4 * n}\n'
@@ -55,6 +56,7 @@ def expected(side: ServerSide | None) -> None:
     assert side.series is not None
     assert side.series.waiting == (None,) * len(side.series.at_s)
     assert set(side.series.kv_usage) == {0.25}
+    assert set(side.series.running) <= {100 % 7 + 3, 130 % 7 + 3}  # of both engines together
     assert side.series.generation_tokens[0] == 0
 
 
