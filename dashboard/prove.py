@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from engine.knobs import KNOB_ALIASES, KNOBS, Knob
+from tuner.diagnosis.proof import whom
+from tuner.diagnosis.render import URL_TO_GIVE
 
 FACTORS = {"up": (1.0, 1.5, 2.0), "down": (1.0, 0.75, 0.5)}
 STEPS = {"up": (0.0, 0.03, 0.06), "down": (0.0, -0.05, -0.1)}
@@ -44,13 +46,12 @@ def sweep_command(
     words += ["--knob", f"{knob.name}={','.join(values)}"]
     for slo in slos:
         words += ["--slo", slo]
-    return " ".join(shlex.quote(word) if word != "http://HOST:PORT" else word for word in words)
+    return " ".join(shlex.quote(word) if word != URL_TO_GIVE else word for word in words)
 
 
 def _whom(knob: Knob, url: str | None, engine: str) -> list[str]:
-    if engine == "slotune":
-        return ["--url", url or "http://HOST:PORT"] if knob.live else ["--target", engine]
-    return ["--target", engine, "--model", MODEL]
+    model = [] if engine == "slotune" else ["--model", MODEL]
+    return [*whom(knob, engine, url or URL_TO_GIVE), *model]
 
 
 def _present(knob: Knob, config: Mapping[str, str]) -> float | None:

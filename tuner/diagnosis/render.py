@@ -6,8 +6,8 @@ import textwrap
 import time
 from collections.abc import Iterator
 
-from engine.knobs import KNOBS
 from tuner.diagnosis.model import Diagnosis, Lever, NodeResult, State
+from tuner.diagnosis.proof import proof
 
 WIDTH = 100
 URL_TO_GIVE = "http://HOST:PORT"
@@ -77,7 +77,8 @@ def _node(
         yield from wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
     if node.firing and not node.symptom_of:
         yield from _levers(node, len(indent) + 4)
-        yield from _proof(node, url, diagnosis.dialect, len(indent) + 4)
+        if command := proof(node, diagnosis.dialect, url):
+            yield from wrapped(f"to prove it: {command}", len(indent) + 4)
     if verbose:
         for query in node.queries:
             yield from wrapped("asked: " + query, len(left))
@@ -98,20 +99,6 @@ def _levers(node: NodeResult, column: int) -> Iterator[str]:
         yield from _lever(lever, column)
     for text in node.will_not_help:
         yield from wrapped(f"✗ will not help: {text}", column)
-
-
-def _proof(node: NodeResult, url: str, dialect: str, column: int) -> list[str]:
-    """The command that puts the node's first knob to the test; others than this engine take their
-    knobs at a start only, so that the tuner starts one."""
-    if not any(lever.knob in KNOBS for lever in node.levers):
-        return []
-    whom, also = f"--url {url}", ""
-    if dialect != "slotune":
-        whom, also = f"--target {dialect}", "--model, --serve-args, "
-    return wrapped(
-        f"to prove it: tuner verify {whom} --node {node.key}, with your {also}--workload and --slo",
-        column,
-    )
 
 
 def _lever(lever: Lever, column: int) -> Iterator[str]:

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.tuner.diagnosis.cases import SLOS, signals
-from tuner.diagnosis import History, diagnose, load_thresholds, render
+from tuner.diagnosis import (
+    History,
+    Lever,
+    NodeResult,
+    State,
+    diagnose,
+    load_thresholds,
+    render,
+)
+from tuner.diagnosis.proof import proof
 from tuner.diagnosis.thresholds import TABLE
 from tuner.errors import UserError
 
@@ -106,6 +115,33 @@ def test_the_command_that_proves_a_lever_names_the_server_and_never_a_prometheus
     elsewhere = " ".join(render(replace(asked, dialect="vllm"), url="http://a:8000").split())
     assert "tuner verify --target vllm --node" in elsewhere
     assert "with your --model, --serve-args, --workload and --slo" in elsewhere
+
+
+@pytest.mark.parametrize(
+    ("dialect", "knob", "direction", "command"),
+    [
+        ("slotune", "chunk_size", "up", "--url http://a:1 --node K, with your --workload"),
+        ("slotune", "enable_prefix_caching", "on",
+         "--target slotune --knob enable_prefix_caching=true, with your --model, --serve-args,"),
+        ("vllm", "enable_prefix_caching", "on", "--target vllm --knob enable_prefix_caching=true,"),
+        ("vllm", "quantization", "on", "--target vllm --knob quantization=…,"),
+        ("slotune", "num_gpu_blocks_override", "up", "--target slotune --node K,"),
+        ("sglang", "chunk_size", "up", "--target sglang --node K,"),
+    ],
+)  # fmt: skip
+def test_what_is_set_at_a_start_is_proved_on_a_server_that_is_started(
+    dialect: str, knob: str, direction: str, command: str
+) -> None:
+    act = Lever(knob, direction, "effect", "cost")
+    told = proof(NodeResult("K", "A node", State.WARNING, "", levers=(act,)), dialect, "http://a:1")
+    assert told.startswith(f"tuner verify {command}")
+
+
+def test_what_the_engine_has_no_flag_for_is_proved_by_no_command() -> None:
+    for name in ("quantization", "the router"):
+        act = Lever(name, "on", "effect", "cost")
+        node = NodeResult("K", "A node", State.WARNING, "", levers=(act,))
+        assert not proof(node, "slotune", "http://a:1")
 
 
 def test_what_holds_but_does_not_fire_yet_is_not_called_ok() -> None:
