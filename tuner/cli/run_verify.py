@@ -171,7 +171,7 @@ class _Sitting:
                 f"node {key} ({node.title}) does not fire under {self.workload}: {node.summary}"
                 f"{rest}. Give the --workload and --slo under which it does, or --knob NAME=VALUE"
             )
-        return of_node(node, self.knobs, self.objective)
+        return of_node(node, self.knobs, self.objective, self.target.kind)
 
     def _goal(self) -> EachLoad:
         return EachLoad((self.objective,), self.slos, (self.workload,))

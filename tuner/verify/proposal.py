@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from engine.knobs import KNOBS
+from engine.knobs import KNOBS, Knob
 from tuner.diagnosis.model import Lever, NodeResult
 from tuner.errors import UserError
 from tuner.search.objective import Objective
 from tuner.search.space import joint_space
 from tuner.slo import SloSet
 from tuner.targets.base import UNSET, KnobRange, Setting, setting_text
-from tuner.targets.flags import AUTO
+from tuner.targets.flags import AUTO, DIALECTS, flag_of
 
 Config = dict[str, Setting]
 
@@ -72,12 +72,14 @@ def of_knob(text: str, knobs: Mapping[str, KnobRange], objective: Objective) -> 
     return Proposal(space.axes[0].name, before, after, objective)
 
 
-def of_node(node: NodeResult, knobs: Mapping[str, KnobRange], objective: Objective) -> Proposal:
-    """From a node that fires: its first lever that this target can turn. Raises UserError with
-    why none can be turned."""
+def of_node(
+    node: NodeResult, knobs: Mapping[str, KnobRange], objective: Objective, engine: str = ""
+) -> Proposal:
+    """From a node that fires: its first lever that this target can turn. engine: whose flags it
+    takes, where that is known. Raises UserError with why none can be turned."""
     refused = []
     for lever in node.levers:
-        value, why = one_step(lever, knobs)
+        value, why = one_step(lever, knobs, engine)
         if value is None:
             refused.append(f"{lever.title}: {why}")
             continue
@@ -89,13 +91,15 @@ def of_node(node: NodeResult, knobs: Mapping[str, KnobRange], objective: Objecti
     )
 
 
-def one_step(lever: Lever, knobs: Mapping[str, KnobRange]) -> tuple[Setting | None, str]:
+def one_step(
+    lever: Lever, knobs: Mapping[str, KnobRange], engine: str = ""
+) -> tuple[Setting | None, str]:
     """The value one step in the lever's direction, or None and why there is none."""
     bounds, knob = knobs.get(lever.knob), KNOBS.get(lever.knob)
     if knob is None:
         return None, "not a knob of a server"
     if bounds is None:
-        return None, _not_there(lever.knob, knobs)
+        return None, _not_there(knob, knobs, engine)
     value = bounds.value
     if value in (UNSET, AUTO):
         return None, _to_try(lever.knob)
@@ -115,11 +119,16 @@ def one_step(lever: Lever, knobs: Mapping[str, KnobRange]) -> tuple[Setting | No
     return (int(moved) if knob.kind == "int" else moved), ""
 
 
-def _not_there(name: str, knobs: Mapping[str, KnobRange]) -> str:
+def _not_there(knob: Knob, knobs: Mapping[str, KnobRange], engine: str) -> str:
     """Why a target with these knobs cannot turn another one of the table."""
+    if any(spoken == engine and flag_of(knob, spoken) is None for spoken in DIALECTS):
+        return "this server has no such flag"
     if any(not known.live for known in knobs.values()):
-        return _to_try(name)
-    return "this running server cannot change it: leave out --url and let it be started"
+        return _to_try(knob.name)
+    return (
+        "a running server cannot change it: leave out --url and let it be started, with "
+        f"--knob {knob.name}=…"
+    )
 
 
 def _to_try(name: str) -> str:

@@ -67,6 +67,15 @@ def test_a_node_without_a_lever_to_try_says_why() -> None:
         of_node(node(MORE_SEQS), {"chunk_size": KNOBS["chunk_size"]}, TTFT)
 
 
+def test_a_knob_that_the_server_has_no_flag_for_is_told_from_one_whose_value_is_not_known() -> None:
+    started = {"chunk_size": replace(KNOBS["chunk_size"], live=False)}
+    blocks = node(replace(MORE_KV, knob="num_gpu_blocks_override"))
+    with pytest.raises(UserError, match="this server has no such flag"):
+        of_node(blocks, started, TTFT, "sglang")
+    with pytest.raises(UserError, match="its present value is not known: name the one to try"):
+        of_node(blocks, started, TTFT, "vllm")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
