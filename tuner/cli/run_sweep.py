@@ -161,7 +161,7 @@ class _Sitting:
         self.ledger.add(outcome)
         self.narrator.done(outcome)
         if outcome.state == "failed":
-            raise baseline_failed(outcome)
+            raise baseline_failed(outcome, "a longer --duration or a smaller --workload")
         if outcome.state == "invalid":
             raise UserError(f"the baseline could not be measured: {outcome.failure_reason}")
         return outcome.measurement

@@ -201,14 +201,13 @@ class Capacity:
             state = "pass"
         elif all(one.met == 0 for one in brackets):
             state = "fail"
-        at = min(one.certain_met for one in brackets)
-        told = {
-            "pass": f"at {at:g} {self.unit} and less",
-            "fail": f"down to {min(one.missed for one in brackets):g} {self.unit}",
-        }
+        text, where = self.loads[0].arrivals.level_text, "at no level for certain"
+        if state == "pass":
+            where = f"at {text(min(one.certain_met for one in brackets))} and less"
+        elif state == "fail":
+            where = f"down to {text(min(one.missed for one in brackets))}"
         clauses = tuple(
-            replace(clause, state=state, reason=told.get(state, "at no level for certain"))
-            for clause in found.verdict.clauses
+            replace(clause, state=state, reason=where) for clause in found.verdict.clauses
         )
         verdict = Verdict(state, clauses)
         return replace(found, summary={**found.summary, CAPACITY: capacity}, verdict=verdict)

@@ -65,8 +65,9 @@ def _next_round(search: Search) -> Round | None:
         if search.workers.is_done(unit) or any(t.seed == seed for t in _confirmed(search)):
             continue
         ordered = members[::-1] if turn % 2 else members
-        if search.workers.claim(unit, [[seed, config] for config in ordered]) is not None:
-            return Round(unit, seed, ordered)
+        claimed = search.workers.claim(unit, [[seed, config] for config in ordered])
+        if claimed is not None:
+            return Round(unit, seed, [config for _, config in claimed])
     return None
 
 
@@ -82,7 +83,8 @@ def _taken_over(search: Search) -> Round | None:
         whole = [trial.config for trial in mine if is_complete(search.goal, trial)]
         members = search.workers.claim(unit, [[seed, config] for config in begun]) or []
         missing = [config for _, config in members if config not in whole]
-        if missing and sum(config not in begun for config in missing) <= search.left():
+        more = sum(config not in begun for config in missing)
+        if missing and more <= max(0, search.left()):
             return Round(unit, seed, missing)
         search.workers.finish(unit)
     return None

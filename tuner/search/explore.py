@@ -6,7 +6,7 @@ that any number of workers share the work and none is done twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from tuner.errors import UserError
 from tuner.search.budget import BASELINES
@@ -24,7 +24,7 @@ from tuner.search.session import (
 )
 from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial, explored
-from tuner.targets.order import grouped
+from tuner.targets.order import restart_group
 
 EXPLORE_SEEDS = BASELINES + 1
 """Seeds of explored trials start here: beyond every baseline's."""
@@ -56,20 +56,17 @@ def measure_baseline(search: Search) -> None:
             search.workers.finish(f"baseline {attempt}")
 
 
-def baseline_failed(part: Outcome) -> UserError:
-    """With the reason and the end of the server's log."""
+LONGER = "a larger --budget or --duration, a smaller --workload, or --calibrate"
+
+
+def baseline_failed(part: Outcome, longer: str = LONGER) -> UserError:
+    """With the reason and the end of the server's log. longer: what to change where no request
+    fell into the window, which was too short for this load."""
     tail = f"\nend of the server's log:\n{part.log_tail}" if part.log_tail else ""
-    return UserError(f"the baseline failed: {part.failure_reason}{_advice(part)}{tail}")
-
-
-def _advice(part: Outcome) -> str:
-    """What to change where no request fell into the window: it was too short for this load."""
-    if part.measurement is None or part.measurement.in_window:
-        return ""
-    return (
-        "; a request takes longer than this window: a larger --budget or --duration, a smaller "
-        "--workload, or --calibrate"
-    )
+    advice = ""
+    if part.measurement is not None and not part.measurement.in_window:
+        advice = f"; a request takes longer than this window: {longer}"
+    return UserError(f"the baseline failed: {part.failure_reason}{advice}{tail}")
 
 
 def _baselines(search: Search) -> list[Trial]:
@@ -125,11 +122,9 @@ def _next_point(search: Search) -> Proposal | None:
     trials = search.trials
     found = explored(trials)
     confirming = any(trial.stage == "confirm" for trial in trials)
-    begun = search.proposer.begun  # it counts already, and is finished
-    if confirming and len(found) >= search.plan.search and not begun:
-        return None  # it was searched enough for this budget; a larger one searches on
-    if search.left() <= reserve(search) and not begun:
-        return None
+    enough = confirming and len(found) >= search.plan.search  # a larger budget searches on
+    if enough or search.left() <= reserve(search):
+        return search.proposer.ask_begun()  # it counts already, and is finished
     if search.proposer.given >= FAILURE_LIMIT and failing(trials):
         search.events.note(
             f"the last {FAILURE_LIMIT} trials failed; search ended: {trials[-1].failure_reason}"
@@ -150,9 +145,11 @@ def _next_point(search: Search) -> Proposal | None:
 
 
 def _by_start(search: Search, points: Sequence[Config]) -> list[Config]:
-    """Those of one restart group one after the other."""
-    knobs = search.lab.target.knobs()
-    return [dict(config) for config, _ in grouped([(point, None) for point in points], knobs)]
+    """Those of one restart group one after the other, in the order of each group's first."""
+    knobs, groups = search.lab.target.knobs(), dict[Hashable, list[Config]]()
+    for point in points:
+        groups.setdefault(restart_group(point, knobs), []).append(point)
+    return [point for group in groups.values() for point in group]
 
 
 def reserve(search: Search) -> int:

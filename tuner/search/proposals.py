@@ -177,6 +177,21 @@ class Proposer:
             repeats += 1
         return None
 
+    def ask_begun(self) -> Proposal | None:
+        """A point of which a worker that is no more has measured a part; those that wait before it
+        wait on."""
+        if not any(waiting.user_attrs.get("begun") for waiting in self._waiting()):
+            return None
+        for _ in self._waiting():
+            proposal = self._ask_once(elsewhere=False)
+            assert proposal is not None  # only a grid ends, and never while points wait
+            asked = self._study.trials[proposal.number]
+            if asked.user_attrs.get("begun"):
+                self.given += 1
+                return proposal
+            self._ask_again(asked)
+        return None
+
     @property
     def measured(self) -> int:
         """Points that were measured for this history, in all sittings and by all workers: not
@@ -190,11 +205,6 @@ class Proposer:
         if trial not in self._trials:
             self._trials.append(trial)
         self._tell(proposal.number, trial)
-
-    def give_back(self, proposal: Proposal) -> None:
-        """It was not measured, and will not be by us."""
-        asked = next(t for t in self._study.trials if t.number == proposal.number)
-        self._ask_again(asked)
 
     def _ask_once(self, *, elsewhere: bool) -> Proposal | None:
         """elsewhere: the sampler is stuck on known points; look at random."""
@@ -217,11 +227,6 @@ class Proposer:
             bool(attributes.get("swept")),
             attributes.get("asked"),
         )
-
-    @property
-    def begun(self) -> bool:
-        """Whether a point waits of which a worker that is no more has measured a part."""
-        return any(trial.user_attrs.get("begun") for trial in self._waiting())
 
     def _waiting(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))

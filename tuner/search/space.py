@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from engine.knobs import KNOBS, LIVE_KNOBS
+from engine.knobs import KNOBS, LIVE_KNOBS, obeyed
 from tuner.errors import UserError
 from tuner.search.axis import Axis, is_number
 from tuner.search.expressions import Expression, parse_expression
 from tuner.search.knob_text import Link, names_of, parse_knob
-from tuner.targets.base import KnobRange, Setting
+from tuner.targets.base import UNSET, KnobRange, Setting
 from tuner.workload import Workload
 
 __all__ = ["Axis", "Space", "check_names", "joint_space", "parse_axis", "useful_limits"]
@@ -168,8 +168,8 @@ def joint_space(
     if not knobs:
         raise UserError(
             "this server offers no knob the tuner can turn; start slotune's engine with "
-            "--enable-admin, or let the tuner start the server (--target vllm); what it carries as "
-            "it is, `tuner sweep --url URL --knob concurrency=1:64` shows"
+            "--enable-admin, or let the tuner start the server (--target vllm), or measure what it "
+            "carries as it is: `tuner sweep --url URL --knob concurrency=1:64`"
         )
     parts = [parse_knob(text, knobs) for text in texts]
     if not any(isinstance(part, Axis) for part in parts):
@@ -218,8 +218,9 @@ def useful_limits(workload: Workload) -> dict[str, float]:
 
 def _default_axes(knobs: Mapping[str, KnobRange], useful: Mapping[str, float]) -> list[Axis]:
     axes = []
+    given = {name: bounds.value for name, bounds in knobs.items() if bounds.value != UNSET}
     for name in LIVE_KNOBS:
-        if name not in knobs:
+        if name not in knobs or obeyed(name, given) != name:
             continue
         knob, bounds = KNOBS[name], knobs[name]
         low, high = float(knob.low or 0), min(float(knob.high or math.inf), bounds.high)

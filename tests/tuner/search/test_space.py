@@ -91,6 +91,13 @@ def test_default_space_stays_in_the_servers_bounds() -> None:
     assert space.fixed == {"gpu_memory_utilization": 0.6}
 
 
+def test_a_share_of_memory_that_a_pools_size_replaces_is_not_searched() -> None:
+    sized = KNOBS | {"num_gpu_blocks_override": KnobRange(64, 1, 100_000, False)}
+    assert "gpu_memory_utilization" not in joint_space(sized).names
+    unsized = KNOBS | {"num_gpu_blocks_override": KnobRange("default", 1, 100_000, False)}
+    assert "gpu_memory_utilization" in joint_space(unsized).names
+
+
 def test_a_closed_loop_caps_what_can_matter() -> None:
     limits = useful_limits(parse_workload("prompt=100,output=8,concurrency=12"))
     seqs, chunk, _ = joint_space(KNOBS, useful=limits).axes
