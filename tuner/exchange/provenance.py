@@ -22,7 +22,7 @@ def provenance(command: str = "") -> dict[str, str]:
     return _machine() | ({"command": command} if command else {})
 
 
-def one_line(told: Mapping[str, str]) -> str:
+def machine_text(told: Mapping[str, str]) -> str:
     """A kept provenance in words, without its command."""
     where = [told[name] for name in ("processor", "gpus", "memory", "platform") if name in told]
     made = [f"{name} {told[name]}" for name in ("slotune", "python") if name in told]

@@ -145,7 +145,8 @@ def from_stored(row: StoredMeasurement, columns: Columns, study: Any = None) -> 
     start_s, end_s = summary["window_s"]
     target = dict(study.target or {}) if study is not None else {}
     if study is not None and study.command:
-        summary.setdefault("provenance", {"command": study.command})
+        told = summary.get("provenance") or {}
+        summary["provenance"] = {"command": study.command} | told
     config = dict(row.config)
     return Run(
         name=f"run {row.id}",

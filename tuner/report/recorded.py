@@ -18,7 +18,7 @@ from tuner.errors import UserError
 from tuner.exchange.belonging import of_first
 from tuner.exchange.bundle import WITH_FINDINGS, StoredStudy, machines
 from tuner.exchange.judging import workload_of
-from tuner.exchange.provenance import one_line
+from tuner.exchange.provenance import machine_text
 from tuner.report.words import load_text
 from tuner.search.ledger import stored_outcome
 from tuner.search.objective import CAPACITY, Objective
@@ -115,7 +115,7 @@ def recorded(stored: StoredStudy) -> Recorded:
     return Recorded(
         study, slos, texts, tuple(known[text] for text in texts), _baseline(study, outcomes),
         outcomes, diagnosis_of(of_first(stored.findings)), stored.verifications, lacks,
-        tuple(map(one_line, machines(stored.measurements))),
+        tuple(map(machine_text, machines(stored.measurements))),
     )  # fmt: skip
 
 

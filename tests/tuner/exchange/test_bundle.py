@@ -20,6 +20,7 @@ from tests.tuner.runs import failed, good, running
 from tuner.errors import UserError
 from tuner.exchange import bundle
 from tuner.exchange.bundle import StoredStudy, read_bundle, write_bundle
+from tuner.exchange.run import from_stored
 from tuner.report.html.study_page import render_study_html
 from tuner.report.study import study_report
 
@@ -106,6 +107,14 @@ def test_torch_is_named_where_the_target_told_it(study: StoredStudy) -> None:
     target = (study.study.target or {}) | {"torch": "2.9.0+cpu"}
     told = replace(study, study=replace(study.study, target=target))
     assert bundle.versions(told)["torch"] == "2.9.0+cpu"
+
+
+def test_a_run_of_a_study_keeps_the_command_and_the_machine(study: StoredStudy) -> None:
+    first = study.measurements[0]
+    assert first.summary is not None
+    told = replace(first, summary=first.summary | {"provenance": {"python": "3.11.2"}})
+    run = from_stored(told, study.load_records(first.id), replace(study.study, command="tuner x"))
+    assert run.summary["provenance"] == {"command": "tuner x", "python": "3.11.2"}
 
 
 def test_the_machine_is_the_one_that_measured(study: StoredStudy) -> None:

@@ -36,10 +36,18 @@ from tuner.units import show
 MOST_REACH = 4.0
 
 
+def _verdict(compared: Compared) -> str:
+    """Of all that decides together; no difference only where every figure shows that."""
+    found = {compared.outcome(key) for key in compared.deciding}
+    if compared.worse:
+        return "worse"
+    if "improved" in found:
+        return "improved"
+    return "no_difference" if found == {"no_difference"} else "inconclusive"
+
+
 def render_compare_html(compared: Compared, slos: SloSet) -> str:
-    verdict = "worse" if compared.worse else "no_difference"
-    if not compared.worse and any(compared.outcome(k) == "improved" for k in compared.deciding):
-        verdict = "improved"
+    verdict = _verdict(compared)
     badge = pill(verdict, f"{MARKS.get(verdict, '')} B {OUTCOMES[verdict]}".strip(), big=True)
     title = f"{compared.name_a} against {compared.name_b}"
     body = [
