@@ -1,8 +1,8 @@
 """A server process of our own: own process group, free port, kept log, verified identity.
 
 Invariant: signals go only to the group this object started and to processes that carry its mark
-(an environment variable of one start), and stop() returns only when all of them are gone, so that
-memory and port are free again.
+(an environment variable of one start), and stop() returns only when all of them are gone: their
+port is free again, and whether a GPU's memory is, it tells.
 """
 
 from __future__ import annotations
