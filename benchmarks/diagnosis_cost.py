@@ -116,6 +116,7 @@ def served() -> Iterator[str]:
     mine, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs,), daemon=True)
     process.start()
+    theirs.close()  # so that the end of the process is the end of the pipe
     try:
         yield mine.recv()
     finally:

@@ -134,6 +134,11 @@ def _shuffled(grid: Grid, seed: int) -> list[dict[str, Setting]]:
 def _study(database: Database, grid: Grid, lab: Lab, options: dict[str, object]) -> Study:
     kept = database.get_study(STUDY)
     if kept is not None:
+        if (kind := (kept.target or {}).get("kind")) != lab.target.kind:
+            raise SystemExit(
+                f"{database.location} holds a surface of {kind}; give --database another file for "
+                f"one of {lab.target.kind}"
+            )
         return kept
     return database.create_study(
         STUDY, command=" ".join(sys.argv), target=lab.target.describe(),

@@ -23,10 +23,13 @@ def exported(database: Database, name: str) -> Surface:
     grid = {knob: tuple(values) for knob, values in (study.space or {}).get("grid", {}).items()}
     if not grid or not rows:
         raise UserError(f"study {name!r} holds no measured grid")
+    target = study.target or {}
+    if not target.get("kind"):
+        raise UserError(f"study {name!r} does not tell what kind of target it measured")
     options = study.budget or {}
     return Surface(
         about=_about(study),
-        kind=str((study.target or {}).get("kind")),
+        kind=str(target["kind"]),
         workload=parse_workload((study.workload or {})["text"]),
         slos=parse_slos([study.slos] if study.slos else []),
         baseline={knob: _nearest(values, KNOBS[knob].default_cpu) for knob, values in grid.items()},

@@ -80,7 +80,8 @@ class Replay:
     def apply(self, config: Config) -> None:
         """Raises TargetError where the run drawn had failed, KeyError off the grid."""
         runs = self._surface.points[key_of(config)]
-        again = self._run is not None and self._config == config and not self._surface.live
+        up = self._run is not None and self._run.state != "failed"
+        again = up and self._config == config and not self._surface.live
         self._change_s = 0.0 if again else self._surface.change_s(config)
         self._config, self._run = dict(config), runs[int(self._rng.integers(len(runs)))]
         if self._run.state == "failed":

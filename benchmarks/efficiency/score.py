@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -53,8 +54,8 @@ def score(course: Course, truth: Truth, seed: int, early_s: float | None) -> Sco
 
 @dataclass(frozen=True)
 class Summary:
-    """(median, lowest, highest) over the seeds, or how many of them. enough_s: of those that
-    reached it."""
+    """(median, lowest, highest) over the seeds, or how many of them. enough_s: infinite for those
+    that never reached it; None where none did."""
 
     name: str
     seeds: int
@@ -73,7 +74,8 @@ class Summary:
 
 
 def summary(name: str, scores: Sequence[Score]) -> Summary:
-    reached = [s.enough_s for s in scores if s.enough_s is not None]
+    reached = [s.enough_s if s.enough_s is not None else math.inf for s in scores]
+    enough = sum(map(math.isfinite, reached))
     claimed = [s for s in scores if s.claimed]
     early = [s.share_early for s in scores if s.share_early is not None]
     return Summary(
@@ -82,8 +84,8 @@ def summary(name: str, scores: Sequence[Score]) -> Summary:
         spent_s=_spread([s.spent_s for s in scores]),
         share=_spread([s.share for s in scores]),
         share_early=_spread(early) if early else None,
-        enough=len(reached),
-        enough_s=_spread(reached) if reached else None,
+        enough=enough,
+        enough_s=_spread(reached) if enough else None,
         claimed=len(claimed),
         true=sum(not s.false for s in claimed),
         measurements=statistics.median(s.measurements for s in scores),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from benchmarks.efficiency.score import ENOUGH, Summary
@@ -41,8 +42,8 @@ def _cells(row: Summary, grid_s: float) -> list[str]:
 
 
 def _minutes(spread_s: tuple[float, float, float]) -> str:
-    median, low, high = (seconds / 60 for seconds in spread_s)
-    return f"{median:.1f} ({low:.1f}–{high:.1f})"
+    median, low, high = (f"{s / 60:.1f}" if math.isfinite(s) else "never" for s in spread_s)
+    return f"{median} ({low}–{high})"
 
 
 def _shares(spread: tuple[float, float, float]) -> str:
@@ -74,7 +75,7 @@ def goals(ours: Summary, tpe: Summary | None, grid_s: float) -> list[str]:
         text = f"whole study ≤ {RIVAL_SHARE:.0%} of that of {tpe.name}"
         told.append((text, f"{ratio:.0%}", ratio <= RIVAL_SHARE))
     if tpe is not None and tpe.enough_s is not None and ours.enough_s is not None:
-        ratio = ours.enough_s[0] / tpe.enough_s[0]
+        ratio = ours.enough_s[0] / tpe.enough_s[0]  # a median of "never" is no ratio that meets it
         text = (
             f"first claim of {ENOUGH:.0%} ({ours.enough} of {ours.seeds} studies) ≤ "
             f"{RIVAL_SHARE:.0%} of the time of that of {tpe.name} ({tpe.enough} of {tpe.seeds})"

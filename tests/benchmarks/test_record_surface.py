@@ -71,3 +71,14 @@ def test_a_server_that_restarts_has_all_runs_of_a_point_in_a_row(tmp_path: Path)
     assert [seed for seed, _ in order] == [0, 1] * 30
     assert all(order[at][1] == order[at + 1][1] for at in range(0, len(order), 2))
     assert len({tuple(config.items()) for _, config in order}) == 30
+
+
+def test_a_file_holds_the_surface_of_one_target(tmp_path: Path) -> None:
+    load = parse_workload("prompt=16,output=4,concurrency=2")
+    lab = Lab(
+        cast("Target", FakeTarget(kind="vllm")), load, parse_slos(["ttft_p95<1s"]), measure, 1, 0
+    )
+    with open_database(tmp_path / "s.db") as database:
+        database.create_study("surface", target={"kind": "slotune"}, workload=load.as_dict())
+        with pytest.raises(SystemExit, match="holds a surface of slotune"):
+            record_surface._study(database, record_surface.GRIDS["vllm"], lab, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from functools import partial
@@ -95,6 +96,15 @@ def test_goals_say_what_was_met() -> None:
     assert "2 of 3" in table([ours], 128.0)[-1]
     assert "at the tuner's time" in table([ours], 128.0)[0]
     assert "never" in table([summary("none", [score(wrong, TRUTH, 0, 20.0)])], 128.0)[-1]
+
+
+def test_who_never_got_there_counts_in_the_median_of_the_time() -> None:
+    right, wrong = Course(spent_s=20.0), Course(spent_s=20.0)
+    right.claim(20.0, BEST)
+    wrong.claim(20.0, SLOW)
+    found = summary("ours", [score(c, TRUTH, 0, 20.0) for c in (right, wrong, wrong)])
+    assert (found.enough, found.enough_s) == (1, (math.inf, 20.0, math.inf))
+    assert "never (0.3–never), 1 of 3" in table([found], 128.0)[-1]
 
 
 def test_vllms_procedure_costs_two_runs_of_each_pair_at_least() -> None:
