@@ -79,7 +79,7 @@ def collect(
     readings |= look.trends()
     readings |= look.before(readings) | dict(client or {})
     breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
-    breakdowns |= by_replica(look.source, look.window_s, look.named)
+    breakdowns |= by_replica(look.source, look.window_s, look.at_s, look.named)
     breakdowns |= look.started_anew(readings[OLDEST_START])
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,

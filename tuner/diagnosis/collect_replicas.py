@@ -10,19 +10,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from storage.sources.base import MetricSource, Outcome, Reading
+from tuner.diagnosis.collect_trends import course, share_above_0
 from tuner.diagnosis.registry import SPECS
 
 LABELS = ("instance", "engine", "dp_rank")
 """What tells replicas apart."""
+
+SILENT = "silent_by_replica"
+"""The breakdown that tells at which share of the scrapes they run any."""
 
 Named = Callable[[str], str | None]
 """The exported name of a signal, None where it is not exported."""
 
 
 def by_replica(
-    source: MetricSource, window_s: float, named: Named
+    source: MetricSource, window_s: float, at_s: float, named: Named
 ) -> dict[str, dict[str, Reading]]:
-    """running, waiting, KV, tokens and TTFT as breakdowns; empty with one replica."""
+    """running, waiting, KV, tokens and TTFT as breakdowns, and of those that run requests and give
+    no token, at which share of the scrapes they ran any; empty with one replica."""
     running = named("running")
     if running is None:
         return {}
@@ -32,7 +37,27 @@ def by_replica(
     if not by:
         return {}
     parts = {k: r for k, r in source.breakdown(running, by).items() if k.strip("/")}
-    return {"running_by_replica": parts} | _others(source, window_s, named, by)
+    found = {"running_by_replica": parts} | _others(source, window_s, named, by)
+    if silent := _silent(found):
+        courses = {
+            name: course(source, running, "sum", window_s, at_s, labels=labels)
+            for name in silent if (labels := _labels(by, name))
+        }  # fmt: skip
+        found[SILENT] = {k: share_above_0(gauge) for k, gauge in courses.items() if gauge.points}
+    return found
+
+
+def _silent(found: Mapping[str, Mapping[str, Reading]]) -> list[str]:
+    """Those that run requests now and gave no token in the window."""
+    tokens = found.get("tokens_by_replica", {})
+    running = [name for name, now in found["running_by_replica"].items() if now.value]
+    return [name for name in running if name in tokens and tokens[name].value == 0]
+
+
+def _labels(by: str, replica: str) -> dict[str, str]:
+    """The labels of its series; {} where its name does not tell them."""
+    labels, values = by.split(","), replica.split("/")
+    return dict(zip(labels, values, strict=True)) if len(labels) == len(values) else {}
 
 
 def _others(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from storage.sources import promql
-from storage.sources.base import Agg, MetricSource, Outcome, Reading
+from storage.sources.base import Agg, Labels, MetricSource, Outcome, Reading
 from tuner.diagnosis.trend import grew_throughout, growing_s, mean, rise, third
 
 POINTS = 60
@@ -50,14 +50,15 @@ class Course:
 
 def course(
     source: MetricSource, name: str, agg: Agg, span_s: float, at_s: float,
-    plausible: Callable[[float], bool],
+    plausible: Callable[[float], bool] = lambda _: True, labels: Labels | None = None,
 ) -> Course:  # fmt: skip
     """Of the exported gauge `name`, up to at_s; samples that are not plausible are left out."""
     step_s = max(source.scrape_interval_s, span_s / POINTS)
     start_s = at_s - step_s * int(span_s / step_s)  # so that the last step is now
-    ask = partial(source.range, start_s=start_s, end_s=at_s, step_s=step_s, agg=agg)
+    ask = partial(source.range, start_s=start_s, end_s=at_s, step_s=step_s, agg=agg,
+                  labels=labels)  # fmt: skip
     points = [(at, v) for at, v in ask("gauge", name) if v is not None and plausible(v)]
-    return Course(source.gauge(name, agg=agg).query, span_s, step_s, points)
+    return Course(source.gauge(name, labels, agg).query, span_s, step_s, points)
 
 
 def trends(
@@ -74,7 +75,7 @@ def trends(
             query = gauge.over("avg_over_time")
             readings[f"{signal}_mean"] = gauge.reading(mean(gauge.values), query)
             if signal in OF_REQUESTS:
-                readings[f"{signal}_share"] = _share(gauge)
+                readings[f"{signal}_share"] = share_above_0(gauge)
     if (running := seen.get("running")) is not None and running.points:
         readings |= _running(running, seen.get("waiting"))
     if (waiting := seen.get("waiting")) is not None and len(waiting.points) >= 2:
@@ -91,7 +92,7 @@ def trends(
     return readings
 
 
-def _share(gauge: Course) -> Reading:
+def share_above_0(gauge: Course) -> Reading:
     """At how many of the scrapes it was above 0."""
     share = mean([value > 0 for value in gauge.values])
     return gauge.reading(share, gauge.over("avg_over_time", f"{gauge.asked} > bool 0"))

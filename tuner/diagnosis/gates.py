@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from storage.sources.base import Outcome
 from tuner.diagnosis import levers
+from tuner.diagnosis.collect_replicas import SILENT
 from tuner.diagnosis.collect_trends import OLDEST_START, STARTED_ANEW
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
@@ -130,7 +131,7 @@ def stall(case: Case) -> Check:
     generated = case.s.value("generated") or 0.0
     came = f"{generated:.0f} tokens came in {case.s.window_s:.0f} s"
     if generated:
-        return _answer(case, frame, State.OK, came)
+        return _hung(case, frame) or _answer(case, frame, State.OK, came)
     silent = replace(frame, uses=(*frame.uses, "prompted", "running_share", "waiting_share"))
     if (unread := silent.unread(case)) is not None:
         return unread
@@ -144,6 +145,20 @@ def stall(case: Case) -> Check:
     there = max(case.s.value(f"{name}_share") or 0.0 for name in ("running", "waiting"))
     state, said = _silence(case, running, waiting, there * seen_s)
     return _answer(case, silent, state, said)
+
+
+def _hung(case: Case, frame: Frame) -> Check | None:
+    """The replica that runs requests and gives no token while others do; None without one."""
+    seen_s = min(case.s.window_s, _watched_s(case))
+    silent_s = {name: share * seen_s for name, share in case.s.of(SILENT).items()}
+    replica = max(silent_s, key=lambda name: silent_s[name], default="")
+    there_s = silent_s.get(replica, 0.0)
+    if there_s < case.t("stall_warning_s"):
+        return None
+    state = State.CRITICAL if there_s >= case.t("stall_s") else State.WARNING
+    said = f"{replica} runs requests, but gave no token in {there_s:.0f} s; others do"
+    check = _answer(case, replace(frame, also=(SILENT, "tokens_by_replica")), state, said)
+    return replace(check, node=replace(check.node, value=0.0))
 
 
 def _watched_s(case: Case) -> float:

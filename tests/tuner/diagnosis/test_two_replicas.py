@@ -135,6 +135,31 @@ def test_one_replica_that_starts_leaves_the_others_to_be_judged(
     assert found.node("3a.seq_cap").firing is not bars
 
 
+@pytest.mark.parametrize(
+    ("silent_s", "runs_s", "state"),
+    [
+        (65.0, 65.0, State.CRITICAL),
+        (65.0, 30.0, State.WARNING),
+        (65.0, 5.0, State.OK),
+        (30.0, 65.0, State.OK),
+    ],
+)
+def test_a_replica_that_hangs_is_named_though_tokens_come_of_the_others(
+    silent_s: float, runs_s: float, state: State
+) -> None:
+    """Replica 1 counts nothing in the last silent_s, and runs requests in the last runs_s."""
+
+    def page(age_s: float) -> str:
+        other = engine(min(age_s, 1065.0 - silent_s), 'engine="1",model_name="m"')
+        if age_s <= 1065.0 - runs_s:
+            other = other.replace("} 64", "} 0")
+        return engine(age_s, 'engine="0",model_name="m"') + other
+
+    node = judged(page).node("1")
+    assert node.state is state
+    assert ("1 runs requests, but gave no token in" in node.summary) is state.firing
+
+
 def test_replicas_of_several_hosts_are_named_by_host_and_engine() -> None:
     seen = look(two_by_two)
     names = ["a:8000/0", "a:8000/1", "b:8000/0", "b:8000/1"]
