@@ -165,8 +165,6 @@ def _empirical(inner: str, what: str) -> Lengths:
         raise UserError(
             f"{file.path}: has no column of {other} tokens; name it, empirical(FILE,COLUMN)"
         )
-    if not len(sample):
-        raise UserError(f"{file.path}: holds no row with a length")
     sample = np.maximum(1, sample)
     return Lengths(
         "empirical", float(sample.mean()), file=file.checked(recording.sha256), column=column,

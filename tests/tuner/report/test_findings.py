@@ -46,7 +46,7 @@ def test_each_cause_has_its_levers_and_what_came_of_them(tmp_path: Path) -> None
         assert text.count("chunk_size=256: output_tps 27.6 tok/s [") == 1
         assert "n=207, 3 runs, SLOs met" in text
         assert "verified chunk_size=2048 → 256 under prompt=64,output=8,rate=10: The advice" in text
-        assert "ttft_p95 × 0.25 [0.24, 0.26] (98.75 % interval, 2 interleaved pairs" in text
+        assert "ttft_p95 × 0.25 [0.24, 0.26] (98.8 % interval, 2 interleaved pairs" in text
         assert "not tried" in text  # more replicas
         assert "follows from 4.interference" in text
         assert "cannot tell of 5, which lack prefix_cache_queries" in text

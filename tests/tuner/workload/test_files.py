@@ -192,7 +192,7 @@ def test_lengths_of_a_column(tmp_path: Path) -> None:
 def test_file_without_one_length_is_told(tmp_path: Path) -> None:
     empty = tmp_path / "empty.txt"
     empty.write_text("nan\n")
-    with pytest.raises(UserError, match="holds no row with a length"):
+    with pytest.raises(UserError, match=r"empty.txt:1: length: 'nan' is no number of tokens"):
         parse_workload(f"prompt=empirical({empty}),output=2")
 
 
