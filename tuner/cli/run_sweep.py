@@ -203,8 +203,8 @@ class _Sitting:
 
     def _tell_kept(self, lines: list[Line]) -> None:
         kept = count_text(len(self.ledger.outcomes), "measurement")
-        total = count_of(lines, self.request.repeat)
-        self.line.note(f"kept: {kept} of {total}, in study {self.study.name}; {self._go_on()}")
+        total = f" of {count_of(lines, self.request.repeat)}" if lines else ""
+        self.line.note(f"kept: {kept}{total}, in study {self.study.name}; {self._go_on()}")
 
     def _go_on(self) -> str:
         where = f"--url {self.args.url}" if self.args.url else f"--target {self.args.target} …"
