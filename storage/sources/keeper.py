@@ -117,7 +117,8 @@ class Keeper:
 
     @property
     def _usable(self) -> bool:
-        return self._history is not None and not self._history.file_gone
+        history = self._history  # once: the writer may let go of it meanwhile
+        return history is not None and not history.file_gone
 
     def _opened(self) -> History:
         with self._opening:

@@ -171,3 +171,25 @@ def test_while_a_lost_history_is_not_yet_made_anew_the_live_view_answers(tmp_pat
     keeper.close()
     assert path.exists()
     assert len(scrape.told) == 1
+
+
+def test_a_history_let_go_of_while_it_is_looked_at_is_not_usable(tmp_path: Path) -> None:
+    """The writer finds its file gone in between."""
+
+    class LetGo(Keeper):
+        @property  # type: ignore[override]
+        def _history(self) -> History | None:
+            found, self._found = self._found, None
+            return found
+
+        @_history.setter
+        def _history(self, found: History | None) -> None:
+            self._found = found
+
+    kept = opened(str(tmp_path / "slotune.db"))()
+    keeper = LetGo(VirtualScrape(lambda: kept), lambda: kept, read_only=True)
+    assert not keeper._usable
+    keeper._history = kept
+    assert keeper._usable
+    assert not keeper._usable
+    kept.close()
