@@ -69,8 +69,8 @@ class PrometheusSource:
         return found
 
     def at_once(self, wanted: Wanted) -> MetricSource:
-        """Three requests, whatever is asked afterwards; a fourth where scrapes turn out so rare
-        that the window must be wider."""
+        """Three requests, whatever is asked afterwards; one more where labels tell the models of a
+        process apart, and where scrapes turn out so rare that the window must be wider."""
         now_s = time.time()
         others = promql.selector("", None, extra=f'__name__=~"up|{DEVICE_PREFIX}.+"')
         try:
@@ -78,17 +78,10 @@ class PrometheusSource:
             long = self._samples(wanted.long_names, max(wanted.long_s, HORIZON_S), now_s)
             short = wanted.names - wanted.long_names
             window_s = self._wide(wanted.window_s)
-            store = GatheredStore([*self._samples(short, window_s, now_s), *long], around)
-            source = GatheredSource(
-                store, now_s, self.scrape_interval_s, self._labels, reach_s=window_s
-            )
+            source = self._gathered(short, long, around, window_s, now_s)
             self.scrape_interval_s = source.scrape_interval_s
             if self._wide(window_s) > window_s:
-                wide = self._samples(short, self._wide(window_s), now_s)
-                store = GatheredStore([*wide, *long], around)
-                source = GatheredSource(
-                    store, now_s, self.scrape_interval_s, self._labels, reach_s=window_s
-                )
+                source = self._gathered(short, long, around, self._wide(window_s), now_s)
             return source
         except QueryError as fault:
             empty = GatheredStore([], [])
@@ -103,9 +96,15 @@ class PrometheusSource:
         return longer
 
     def _samples(self, names: frozenset[str], window_s: float, now_s: float) -> Matrix:
-        pattern = "|".join(sorted(names))
-        selected = promql.selector("", self._labels, extra=f'__name__=~"{pattern}"')
-        return self.client.matrix(selected, window_s, now_s)
+        selected = self._targets.selectors(names)
+        return [row for each in selected for row in self.client.matrix(each, window_s, now_s)]
+
+    def _gathered(
+        self, short: frozenset[str], long: Matrix, around: Matrix, window_s: float, now_s: float
+    ) -> GatheredSource:
+        own = [*self._samples(short, window_s, now_s), *long]
+        store, interval_s = GatheredStore(own, around), self.scrape_interval_s
+        return GatheredSource(store, now_s, interval_s, self._labels, reach_s=window_s)
 
     def names(self) -> frozenset[str]:
         try:
@@ -115,12 +114,9 @@ class PrometheusSource:
 
     def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
         try:
-            found = self.client.vector(promql.selector(name, self._merged(labels)))
+            return self._targets.info(name, labels or {}, time.time())
         except QueryError:
             return None
-        if not found:
-            return None
-        return {k: v for k, v in found[0][0].items() if k not in ("__name__", "job", "instance")}
 
     def gauge(self, name: str, labels: Labels | None = None, agg: Agg = "max") -> Reading:
         wanted = self._merged(labels)

@@ -14,7 +14,16 @@ from storage.sources import promql
 from storage.sources.answers import stale, stale_after_s
 from storage.sources.base import Outcome, Reading, SourceStatus
 from storage.sources.exposition import spellings
-from storage.sources.gathered import DOWN, newest_up, scrape_interval, target_of, up_for_s
+from storage.sources.gathered import (
+    DOWN,
+    newest_up,
+    of_process,
+    scrape_interval,
+    target_labels,
+    target_of,
+    watched_for_s,
+)
+from storage.sources.longterm import STARTED
 from storage.sources.matrix import Matrix
 from storage.sources.promclient import PrometheusClient
 from storage.sources.store import HORIZON_S
@@ -40,8 +49,7 @@ class PromTargets:
     @property
     def up(self) -> str:
         """`up` of the targets asked for; Prometheus gives it no labels but these."""
-        own = {k: v for k, v in self.labels.items() if k in ("job", "instance")}
-        return promql.selector("up", own)
+        return promql.selector("up", target_labels(self.labels))
 
     def found(self, now_s: float) -> Engines | None:
         """(job, instance) of the engines among the targets; None when none is found: all count."""
@@ -78,8 +86,7 @@ class PromTargets:
         """reach_s: for how far back it is to tell whether they were watched."""
         targets = self.found(now_s)
         samples = _of(targets, self.client.matrix(self.up, HORIZON_S, now_s))
-        starts = self.client.vector(promql.gauge("process_start_time_seconds", self.labels, "max"))
-        start_s = starts[0][1] if starts else None
+        start_s = self._started_s(targets, now_s)
         if not samples:
             reason = "Prometheus scrapes no such target"
             return SourceStatus(False, None, start_s, scrape_interval_s, reason)
@@ -88,12 +95,37 @@ class PromTargets:
         age_s = max(0.0, now_s - newest[-1][0])
         up = newest[-1][1] == 1
         watched_s = (
-            up_for_s(newest, now_s, scrape_interval_s)
+            watched_for_s(samples, now_s, scrape_interval_s)
             if reach_s <= HORIZON_S
             else self._known_for_s(targets, now_s, reach_s, scrape_interval_s)
         )
         reason = "" if up else DOWN
         return SourceStatus(up, age_s, start_s, scrape_interval_s, reason, watched_s)
+
+    def _started_s(self, targets: Engines | None, now_s: float) -> float | None:
+        """When the engine started that did so last (Unix seconds)."""
+        selected = promql.selector(STARTED, target_labels(self.labels))
+        found = self.client.vector(f"max by (job, instance) ({selected})", now_s)
+        return max((at_s for labels, at_s in found if _mine(labels, targets)), default=None)
+
+    def selectors(self, names: frozenset[str]) -> list[str]:
+        """Of the series of these names: one, or two where labels tell a process' models apart."""
+        own = target_labels(self.labels)
+        shared = frozenset() if own == self.labels else frozenset(filter(of_process, names))
+        return [
+            promql.selector("", labels, extra=f'__name__=~"{"|".join(sorted(asked))}"')
+            for asked, labels in ((names - shared, self.labels), (shared, own))
+            if asked
+        ]
+
+    def info(self, name: str, labels: Mapping[str, str], now_s: float) -> dict[str, str] | None:
+        """The labels of an info metric of one of the engines, without Prometheus' own."""
+        selected = promql.selector(name, target_labels(self.labels) | dict(labels))
+        found = self.client.vector(selected, now_s)
+        targets = self.found(now_s) if found else None
+        mine = next((row for row, _ in found if _mine(row, targets)), None)
+        added = ("__name__", "job", "instance")
+        return mine and {key: value for key, value in mine.items() if key not in added}
 
     def _known_for_s(
         self,

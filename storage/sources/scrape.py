@@ -71,12 +71,14 @@ class ScrapeSource(WindowedSource):
         view = self._keeper.view(window_s, now_s)
         return self if view is None or (view.watched_s or 0.0) <= covered_s else view
 
-    def held(self) -> tuple[Matrix, list[tuple[float, float]], str]:
-        """(every series with its samples, `up`, why the newest attempt brought nothing)."""
+    def held(self, *prefixes: str) -> tuple[Matrix, list[tuple[float, float]], str]:
+        """(the series whose name begins so, with their samples, `up`, why the newest attempt
+        brought nothing)."""
         self._now_s()
         with self._lock:
             fault = self._fault()
-            return self._store.matrix(), self._store.up_points(), fault[1] if fault else ""
+            why = fault[1] if fault else ""
+            return self._store.matrix(*prefixes), self._store.up_points(), why
 
     @property
     def tried_s(self) -> float | None:

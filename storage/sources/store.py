@@ -71,14 +71,16 @@ class SeriesStore:
         """Prometheus' `up`: at each attempt 1 where it brought metrics, else 0."""
         return list(zip(self.attempts_s, map(float, self.answered), strict=True))
 
-    def matrix(self) -> Matrix:
-        """Every series with all its samples, as a query of Prometheus gives them."""
+    def matrix(self, *prefixes: str) -> Matrix:
+        """Every series, or those whose name begins with one of prefixes, with all its samples, as a
+        query of Prometheus gives them."""
         return [
             (
                 {**series.id.labels, "__name__": series.id.name},
                 list(zip(series.times_s, series.values, strict=True)),
             )
             for series in self._series.values()
+            if series.id.name.startswith(prefixes or "")
         ]
 
     def names(self) -> frozenset[str]:

@@ -7,13 +7,20 @@ Invariant: a target that does not answer costs only its own figures; status() na
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from storage.errors import StorageError
 from storage.sources.base import Agg, Labels, MetricSource, RangeKind, Reading, SourceStatus, Wanted
 from storage.sources.fetch import metrics_url
-from storage.sources.gathered import DEVICE_PREFIX, GatheredSource, GatheredStore
+from storage.sources.gathered import (
+    DEVICE_PREFIX,
+    ENGINES,
+    GatheredSource,
+    GatheredStore,
+)
+from storage.sources.longterm import STARTED
 from storage.sources.matrix import Matrix
 from storage.sources.scrape import ScrapeSource
 from storage.sources.store import HORIZON_S
@@ -30,9 +37,7 @@ class ScrapedTargets:
         self, urls: Sequence[str], *, scrape_interval_s: float = 5.0, labels: Labels | None = None
     ) -> None:
         self._labels = dict(labels or {})
-        names = [instance_of(url) for url in urls]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise StorageError(f"{', '.join(twice)} is given twice: give each target once")
+        names = instances(urls)
         self._scrapes = {
             name: ScrapeSource(url, scrape_interval_s=scrape_interval_s)
             for name, url in zip(names, urls, strict=True)
@@ -70,7 +75,7 @@ class ScrapedTargets:
         others: Matrix = []
         faults = {}
         for name, scrape in self._scrapes.items():
-            series, up, fault = scrape.held()
+            series, up, fault = scrape.held(*ENGINES, DEVICE_PREFIX, STARTED)
             if up:
                 others.append(({"__name__": "up", "instance": name}, up))
             if fault:
@@ -132,9 +137,29 @@ class ScrapedTargets:
         )  # fmt: skip
 
 
+def instances(urls: Sequence[str]) -> list[str]:
+    """A name for each target: `a:8000`, or where several are behind one address, `gw/a` and `gw/b`.
+    Raises FetchError for what is no address, StorageError where two are the same target."""
+    names = [instance_of(url) for url in urls]
+    shared = Counter(names)
+    names = [
+        name + _path(url) if shared[name] > 1 else name
+        for name, url in zip(names, urls, strict=True)
+    ]
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise StorageError(f"{', '.join(twice)} is given twice: give each target once")
+    return names
+
+
 def instance_of(url: str) -> str:
     """`http://a:8000/metrics` → `a:8000`. Raises FetchError for what is no address."""
     return urlsplit(metrics_url(url)).netloc
+
+
+def _path(url: str) -> str:
+    parts = urlsplit(metrics_url(url))
+    path = parts.path.removesuffix("/metrics")
+    return f"{path}?{parts.query}" if parts.query else path
 
 
 def _of_target(labels: dict[str, str], instance: str) -> dict[str, str]:

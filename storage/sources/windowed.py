@@ -88,13 +88,13 @@ class WindowedSource(ABC):
     def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
         self._now_s()
         with self._lock:
-            found = list(self._store.current(name, self._merged(labels)))
+            found = list(self._store.current(name, self._merged(name, labels)))
             if not found:  # of the process, so without a label that tells its models apart
                 found = list(self._store.current(name, labels))
         return dict(found[0][0].id.labels) if found else None
 
     def gauge(self, name: str, labels: Labels | None = None, agg: Agg = "max") -> Reading:
-        wanted = self._merged(labels)
+        wanted = self._merged(name, labels)
         query = promql.gauge(name, wanted, agg)
         now_s = self._now_s()
         with self._lock:
@@ -107,15 +107,15 @@ class WindowedSource(ABC):
         return answer(fold_replicas(found, agg), query, 0.0, len(found), newest_s)
 
     def rate(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
-        window_s, wanted = self._wide(window_s), self._merged(labels)
+        window_s, wanted = self._wide(window_s), self._merged(name, labels)
         return self._grown(promql.rate(name, window_s, wanted), name, window_s, wanted, window_s)
 
     def increase(self, name: str, window_s: float, labels: Labels | None = None) -> Reading:
-        window_s, wanted = self._wide(window_s), self._merged(labels)
+        window_s, wanted = self._wide(window_s), self._merged(name, labels)
         return self._grown(promql.increase(name, window_s, wanted), name, window_s, wanted, 1.0)
 
     def mean(self, histogram: str, window_s: float, labels: Labels | None = None) -> Reading:
-        window_s, wanted = self._wide(window_s), self._merged(labels)
+        window_s, wanted = self._wide(window_s), self._merged(histogram, labels)
         query = promql.mean(histogram, window_s, wanted)
         now_s = self._now_s()
         with self._lock:
@@ -129,7 +129,7 @@ class WindowedSource(ABC):
     def quantile(
         self, histogram: str, q: float, window_s: float, labels: Labels | None = None
     ) -> Reading:
-        window_s, wanted = self._wide(window_s), self._merged(labels)
+        window_s, wanted = self._wide(window_s), self._merged(histogram, labels)
         query = promql.quantile(histogram, q, window_s, wanted)
         now_s = self._now_s()
         with self._lock:
@@ -141,7 +141,7 @@ class WindowedSource(ABC):
     def breakdown(
         self, name: str, by: str, window_s: float | None = None, labels: Labels | None = None
     ) -> dict[str, Reading]:
-        wanted = self._merged(labels)
+        wanted = self._merged(name, labels)
         wide_s = None if window_s is None else self._wide(window_s)
         query = promql.breakdown(name, by, wide_s, wanted)
         now_s = self._now_s()
@@ -164,7 +164,7 @@ class WindowedSource(ABC):
         agg: Agg = "max",
     ) -> list[tuple[float, float | None]]:
         self._now_s()
-        window_s, wanted = self._wide(window_s), self._merged(labels)
+        window_s, wanted = self._wide(window_s), self._merged(name, labels)
         with self._lock:
             return [
                 (at_s, self._point(kind, name, at_s, window_s, q, wanted, agg))
@@ -283,8 +283,12 @@ class WindowedSource(ABC):
     ) -> list[tuple[SeriesId, float]]:
         return [(series.id, value) for series, value in self._store.current(name, wanted, at_s)]
 
-    def _merged(self, labels: Labels | None) -> dict[str, str]:
-        return self._labels | dict(labels or {})
+    def _merged(self, name: str, labels: Labels | None) -> dict[str, str]:
+        return self._own(name) | dict(labels or {})
+
+    def _own(self, name: str) -> dict[str, str]:
+        """The labels that narrow every question, as far as series of that name carry them."""
+        return self._labels
 
     def _wide(self, window_s: float) -> float:
         return max(window_s, MIN_WINDOW_INTERVALS * self.scrape_interval_s)

@@ -12,7 +12,8 @@ from storage.errors import StorageError
 from storage.sources import open_source
 from storage.sources.base import MetricSource, Outcome
 from storage.sources.gathered import GatheredSource, GatheredStore
-from storage.sources.targets import ScrapedTargets, instance_of
+from storage.sources.scrape import ScrapeSource
+from storage.sources.targets import ScrapedTargets, instance_of, instances
 from tests.storage.conftest import wait_until
 from tests.storage.sources.serving import Serving, serving
 
@@ -141,6 +142,41 @@ def test_the_same_target_twice_is_refused() -> None:
         ScrapedTargets([NOBODY, f"{NOBODY}/metrics"])
     with pytest.raises(StorageError, match="is not an address"):
         ScrapedTargets([NOBODY, "nonsense:port"])
+
+
+def test_targets_behind_one_address_are_told_apart_by_their_paths() -> None:
+    urls = ["http://gw/a/v1", "http://gw/b/metrics", "http://other:8000/c"]
+    assert instances(urls) == ["gw/a", "gw/b", "other:8000"]
+    assert instances(["http://gw", "http://gw/a", "http://gw/metrics?of=b"]) == [
+        "gw", "gw/a", "gw?of=b"
+    ]  # fmt: skip
+    with pytest.raises(StorageError, match=r"^gw/a is given twice"):
+        instances(["http://gw/a", "http://gw/a/metrics", "http://gw/b"])
+
+
+def test_a_dead_target_is_named_whatever_its_series_would_carry(servers: list[Serving]) -> None:
+    servers[0].answer = f'{RUNNING}{{engine="0",model_name="m"}} 3\n'
+    labels = {"model_name": "m"}
+    source = open_source(url=[servers[0].url, NOBODY], scrape_interval_s=0.1, labels=labels)
+    try:
+        wait_until(lambda: source.gauge(RUNNING).ok, "the first scrape")
+        told = dict(source.status().targets)
+    finally:
+        source.close()
+    assert told[instance_of(servers[0].url)] == ""
+    assert "connection refused" in told["127.0.0.1:9"]
+
+
+def test_only_what_is_asked_for_is_copied() -> None:
+    names = (RUNNING, "python_info", "process_start_time_seconds", "DCGM_FI_DEV_GPU_TEMP")
+    with serving("".join(f"{name} 1\n" for name in names)) as server:
+        scrape = ScrapeSource(server.url, scrape_interval_s=60.0)
+        try:
+            told = {labels["__name__"] for labels, _ in scrape.held("vllm:", "DCGM_")[0]}
+            assert told == {RUNNING, "DCGM_FI_DEV_GPU_TEMP"}
+            assert {labels["__name__"] for labels, _ in scrape.held()[0]} == set(names)
+        finally:
+            scrape.close()
 
 
 def up(*values: float) -> list[tuple[float, float]]:
