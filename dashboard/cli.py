@@ -81,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="with --prometheus: only series with this label, e.g. job=vllm",
+        help="only series with this label, with --prometheus e.g. job=vllm; with --url one that "
+        "the server gives them itself, e.g. model_name=llama",
     )
     add(
         "--set",
@@ -110,12 +111,8 @@ def _settings(args: argparse.Namespace) -> Settings:
         raise UserError("--url and --prometheus exclude each other: give the one to read from")
     if not 0.5 <= args.refresh <= 300:
         raise UserError(f"--refresh {args.refresh:g} is out of range: 0.5 to 300 seconds")
-    if args.label and not args.prometheus:
-        raise UserError("--label narrows the series of --prometheus: give that")
     _check_slos(args.slo)
     urls = tuple(_base_url("--url", url) or "" for url in args.url)
-    if len(set(urls)) < len(urls):
-        raise UserError("--url: the same address is given twice")
     return Settings(
         url=urls[0] if len(urls) == 1 else None,
         urls=urls if len(urls) > 1 else (),
@@ -123,10 +120,31 @@ def _settings(args: argparse.Namespace) -> Settings:
         database=_database(args.database),
         slos=tuple(args.slo),
         refresh_s=args.refresh,
-        labels=_pairs("--label", args.label),
+        labels=_labels(args, urls),
         knobs=tuple(checked(dict(_pairs("--set", args.knobs))).items()),
         keep_history=not args.no_history,
     )
+
+
+def _labels(args: argparse.Namespace, urls: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """What narrows the series; UserError for what a scraped server's series cannot carry, and for
+    the same address twice."""
+    from storage import StorageError
+    from storage.sources.targets import instances
+
+    labels = _pairs("--label", args.label)
+    if labels and not (urls or args.prometheus):
+        raise UserError("--label narrows the series of --prometheus or --url: give one of them")
+    try:
+        several = len(instances(urls)) > 1
+    except StorageError as fault:
+        raise UserError(f"--url: {fault}") from None
+    added = {"job"} if several else {"job", "instance"}
+    if urls and (own := added & dict(labels).keys()):
+        raise UserError(
+            f"--label {min(own)}: Prometheus adds that one; with --url give one of the server's own"
+        )
+    return labels
 
 
 def _database(text: str) -> str:

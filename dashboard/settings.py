@@ -16,7 +16,7 @@ class Settings:
     """url, urls and prometheus exclude each other; none of them means that nothing live is watched.
 
     urls: several engines that are watched as the replicas of one target.
-    labels narrow what is read of a Prometheus; knobs are settings the server does not tell.
+    labels narrow what is read; knobs are settings the server does not tell.
     keep_history: what is scraped of url is kept beside the database.
     """
 

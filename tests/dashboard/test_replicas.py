@@ -36,6 +36,16 @@ def test_one_address_is_a_target_and_several_are_its_replicas() -> None:
     assert two.urls == ("http://a:1", "http://b:2")
 
 
+def test_a_label_of_the_server_narrows_what_is_scraped() -> None:
+    given = ["serve", "--url", "http://gw/a", "--label", "model_name=m"]
+    narrowed = _settings(_parser().parse_args(given))
+    assert narrowed.labels == (("model_name", "m"),)
+    given = [*given, "--url", "http://gw/b", "--label", "instance=gw/a"]
+    narrowed = _settings(_parser().parse_args(given))
+    assert narrowed.urls == ("http://gw/a", "http://gw/b")
+    assert dict(narrowed.labels)["instance"] == "gw/a"
+
+
 @pytest.mark.usefixtures("configured")
 def test_both_are_judged_and_a_dead_one_is_named() -> None:
     began_s = time.time() - 1000
