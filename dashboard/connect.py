@@ -8,11 +8,9 @@ page (`Unavailable`), never an exception that reaches the user.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -24,7 +22,7 @@ from storage.location import parse
 from storage.sources import open_source
 from storage.sources.base import MetricSource, Reading
 from tuner.diagnosis.client_side import client_readings
-from tuner.diagnosis.server_info import server_info
+from tuner.diagnosis.server_info import servers_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +67,9 @@ def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
         target=settings.target,
         slos=settings.slos,
         settings=dict(settings.knobs),
-        server_info=partial(_server_info, settings.urls or ((url,) if url else ())),
+        server_info=partial(servers_info, settings.urls or ((url,) if url else ())),
         client=partial(_client_side, url) if url else dict,
     )
-
-
-def _server_info(urls: Sequence[str]) -> dict[str, Any]:
-    """What the first of them tells that answers."""
-    return next(filter(None, map(server_info, urls)), {})
 
 
 def budget_watch() -> BudgetWatch | None:
