@@ -1,8 +1,8 @@
 """How a budget of minutes or trials becomes trials: how many, and how long each.
 
 A time budget covers everything: calibration, two baselines, search, confirmation. Windows are
-sized so that about SLOTS trials fit; with little time there are fewer, never shorter than a window
-that can tell anything. The confirmation's share is planned first, because few runs prove nothing.
+sized so that a certain number of trials fits; with little time there are fewer, never shorter than
+a window that can tell anything. The confirmation's share is planned first, because few runs prove nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from typing import Any
 from tuner.errors import UserError
 from tuner.units import parse_duration_s
 
-SLOTS = 28
+SLOTS, FEW_SLOTS = 28, 22
+"""Trials that windows are sized for: enough to confirm three finalists, or but one of them where
+the windows would else be shorter than USUAL_WINDOW_S."""
+
+USUAL_WINDOW_S = 12.0
 MIN_WINDOW_S, MAX_WINDOW_S = 6.0, 60.0
 DEFAULT_WINDOW_S = 15.0
 DEFAULT_WARMUP_S = 3.0
@@ -107,6 +111,8 @@ def plan(
     left_s = max(0.0, budget.total_s - spent_s)
     if window_s is None:
         fitting_s = left_s / SLOTS / loads - warmup - DRAIN_S
+        if fitting_s < USUAL_WINDOW_S:
+            fitting_s = left_s / FEW_SLOTS / loads - warmup - DRAIN_S
         window_s = min(MAX_WINDOW_S, max(MIN_WINDOW_S, fitting_s))
     slots = int(left_s / (window_s + warmup + DRAIN_S) / loads)
     return _split(max(MIN_TRIALS, slots), window_s, warmup, loads)
