@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -154,7 +155,11 @@ def run(args: argparse.Namespace) -> int:
     settings = file_settings(Path(args.settings_file)) if args.settings_file else {}
     settings |= checked(pairs(args.settings, "--set", "KNOB=VALUE"))
     labels = pairs(args.label, "--label", "NAME=VALUE")
-    if args.url and (own := labels.keys() & PROMETHEUS_LABELS):
+    if args.database and len(args.url or ()) > 1:
+        told = "--database is left aside: it tells what was kept of one server, not of several"
+        print(f"tuner diagnose: {told}", file=sys.stderr)
+    added = PROMETHEUS_LABELS - ({"instance"} if len(args.url or ()) > 1 else set())
+    if args.url and (own := labels.keys() & added):
         raise UserError(
             f"--label {min(own)}: Prometheus adds that one; with --url give one of the server's own"
         )
@@ -191,7 +196,7 @@ def _evaluate(
 ) -> int:
     from tuner.budget.live import read_budgets
     from tuner.diagnosis import History, asked_quantiles, collect, diagnose
-    from tuner.diagnosis.server_info import server_info
+    from tuner.diagnosis.server_info import servers_info
     from tuner.diagnosis.stored import store
 
     target = args.prometheus or ", ".join(args.url)
@@ -204,8 +209,7 @@ def _evaluate(
     try:
         while True:
             window_s = args.window or 60.0
-            told = map(server_info, args.url or ())  # anew each time: knobs may have moved
-            info = next(filter(None, told), {}) | settings
+            info = servers_info(args.url or ()) | settings  # anew each time: knobs may have moved
             signals = collect(
                 source, window_s=window_s, server_info=info, quantiles=quantiles, target=target,
                 client=_client_side(args),
@@ -280,8 +284,6 @@ def _watch_first(args: argparse.Namespace, source: MetricSource, target: str) ->
 
 
 def _show(args: argparse.Namespace, diagnosis: Diagnosis, budgets: Budgets | None) -> None:
-    import sys
-
     from tuner.budget import render as budget_text
     from tuner.cli.common import print_json
     from tuner.diagnosis import render
