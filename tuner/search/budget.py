@@ -19,7 +19,7 @@ SLOTS, FEW_SLOTS = 28, 22
 """Trials that windows are sized for: enough to confirm three finalists, or but one of them where
 the windows would else be shorter than USUAL_WINDOW_S."""
 
-USUAL_WINDOW_S = 12.0
+USUAL_WINDOW_S = 9.0
 MIN_WINDOW_S, MAX_WINDOW_S = 6.0, 60.0
 DEFAULT_WINDOW_S = 15.0
 DEFAULT_WARMUP_S = 3.0
