@@ -2,7 +2,8 @@
 
 A time budget covers everything: calibration, two baselines, search, confirmation. Windows are
 sized so that a certain number of trials fits; with little time there are fewer, never shorter than
-a window that can tell anything. The confirmation's share is planned first, because few runs prove nothing.
+a window that can tell anything. The confirmation's share is planned first, because few runs prove
+nothing.
 """
 
 from __future__ import annotations
