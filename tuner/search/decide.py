@@ -268,10 +268,11 @@ def _without_candidate(
             "measurement that was not repeated: a larger --budget leaves time for it"
         )
         return Decision("undecided", reason, baseline, base)
+    tried = any(trial.config != baseline for trial in trials)
+    if state == "fail" and tried:
+        return Decision("none_feasible", _why_none(trials, baseline, goal), baseline, base)
     if not _others(trials, baseline):
         return Decision("undecided", ONLY_BASELINE, baseline, base)
-    if state == "fail":
-        return Decision("none_feasible", _why_none(trials, baseline, goal), baseline, base)
     if reason := unconfirmed_text(trials, baseline, goal):
         return Decision("undecided", reason, baseline, base)
     if state == "pass":
