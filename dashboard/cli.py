@@ -130,20 +130,19 @@ def _labels(args: argparse.Namespace, urls: Sequence[str]) -> tuple[tuple[str, s
     """What narrows the series; UserError for what a scraped server's series cannot carry, and for
     the same address twice."""
     from storage import StorageError
-    from storage.sources.targets import instances
+    from storage.sources.targets import check_labels, instances
 
     labels = _pairs("--label", args.label)
     if labels and not (urls or args.prometheus):
         raise UserError("--label narrows the series of --prometheus or --url: give one of them")
     try:
-        several = len(instances(urls)) > 1
+        instances(urls)
     except StorageError as fault:
         raise UserError(f"--url: {fault}") from None
-    added = {"job"} if several else {"job", "instance"}
-    if urls and (own := added & dict(labels).keys()):
-        raise UserError(
-            f"--label {min(own)}: Prometheus adds that one; with --url give one of the server's own"
-        )
+    try:
+        check_labels(urls, dict(labels))
+    except StorageError as fault:
+        raise UserError(str(fault)) from None
     return labels
 
 

@@ -197,7 +197,7 @@ class GatheredSource(WindowedSource):
 
     def _jobs(self) -> set[str]:
         """Jobs whose every target that answers is an engine, so that a silent one must be too.
-        None where the labels asked for say more than which targets are meant."""
+        Empty where the labels asked for say more than which targets are meant."""
         if target_labels(self._labels) != self._labels:
             return set()
         engines, asked = self._store.targets, self._store.asked

@@ -137,6 +137,16 @@ class ScrapedTargets:
         )  # fmt: skip
 
 
+def check_labels(urls: Sequence[str], labels: Labels) -> None:
+    """Raises StorageError for a label that scraped series never carry: what Prometheus adds; of
+    several targets, each has its instance."""
+    added = {"job"} if len(urls) > 1 else {"job", "instance"}
+    if urls and (own := added & labels.keys()):
+        raise StorageError(
+            f"--label {min(own)}: Prometheus adds that one; with --url give one of the server's own"
+        )
+
+
 def instances(urls: Sequence[str]) -> list[str]:
     """A name for each target: `a:8000`, or where several are behind one address, `gw/a` and `gw/b`.
     Raises FetchError for what is no address, StorageError where two are the same target."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 EXIT_CODES = {"warning": EXIT_ANSWER_IS_NO, "critical": EXIT_CRITICAL}
 """By severity; 0 where nothing fires."""
 
-PROMETHEUS_LABELS = frozenset(("job", "instance"))
-
 NAME = "diagnose"
 HELP = "say what binds a running server and which knob would move it"
 
@@ -137,6 +135,7 @@ def seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     from storage.sources import open_source
+    from storage.sources.targets import check_labels
     from tuner.diagnosis.settings import checked
     from tuner.diagnosis.settings_file import file_settings
     from tuner.diagnosis.thresholds import DEFAULT, device_peak, load_thresholds
@@ -158,11 +157,7 @@ def run(args: argparse.Namespace) -> int:
     if args.database and len(args.url or ()) > 1:
         told = "--database is left aside: it tells what was kept of one server, not of several"
         print(f"tuner diagnose: {told}", file=sys.stderr)
-    added = PROMETHEUS_LABELS - ({"instance"} if len(args.url or ()) > 1 else set())
-    if args.url and (own := labels.keys() & added):
-        raise UserError(
-            f"--label {min(own)}: Prometheus adds that one; with --url give one of the server's own"
-        )
+    check_labels(args.url or (), labels)
     _check_databases(args)
     source = open_source(
         url=args.url,

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from engine.knobs import KNOBS, LIVE_KNOBS, obeyed
+from engine.knobs import KNOBS
 from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.model import Lever
 from tuner.measure import Measurement
 from tuner.search.axis import Axis
-from tuner.search.space import parse_axis
+from tuner.search.space import parse_axis, usual_knobs
 from tuner.search.sweep import towards
 from tuner.slo import SloSet
 from tuner.targets import Target
-from tuner.targets.base import UNSET, KnobRange, setting_text
+from tuner.targets.base import KnobRange, setting_text
 from tuner.verify.watch import seen_while
 
 
@@ -77,13 +77,11 @@ def _why_not(lever: Lever, knobs: Mapping[str, KnobRange]) -> str:
 
 
 def _usual(knobs: Mapping[str, KnobRange]) -> tuple[Axis, ...]:
-    """The live knobs of the table, each over its default range inside the target's bounds."""
+    """Each over its default range inside the target's bounds."""
     found = []
-    given = {name: bounds.value for name, bounds in knobs.items() if bounds.value != UNSET}
-    for name in LIVE_KNOBS:
-        if name in knobs and obeyed(name, given) == name:
-            low = max(KNOBS[name].low or 0.0, knobs[name].low)
-            high = min(KNOBS[name].high or 0.0, knobs[name].high)
-            if low < high:
-                found.append(parse_axis(f"{name}={low:g}:{high:g}", knobs))
+    for name in usual_knobs(knobs):
+        low = max(KNOBS[name].low or 0.0, knobs[name].low)
+        high = min(KNOBS[name].high or 0.0, knobs[name].high)
+        if low < high:
+            found.append(parse_axis(f"{name}={low:g}:{high:g}", knobs))
     return tuple(found)

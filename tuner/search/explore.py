@@ -6,7 +6,7 @@ that any number of workers share the work and none is done twice.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from tuner.errors import UserError
 from tuner.search.budget import BASELINES
@@ -24,7 +24,7 @@ from tuner.search.session import (
 )
 from tuner.search.trial import Outcome
 from tuner.search.trials import Config, Trial, explored
-from tuner.targets.order import restart_group
+from tuner.targets.order import grouped
 
 EXPLORE_SEEDS = BASELINES + 1
 """Seeds of explored trials start here: beyond every baseline's."""
@@ -146,10 +146,9 @@ def _next_point(search: Search) -> Proposal | None:
 
 def _by_start(search: Search, points: Sequence[Config]) -> list[Config]:
     """Those of one restart group one after the other, in the order of each group's first."""
-    knobs, groups = search.lab.target.knobs(), dict[Hashable, list[Config]]()
-    for point in points:
-        groups.setdefault(restart_group(point, knobs), []).append(point)
-    return [point for group in groups.values() for point in group]
+    knobs = search.lab.target.knobs()
+    steps = grouped([(point, None) for point in points], knobs, present=False)
+    return [dict(point) for point, _ in steps]
 
 
 def reserve(search: Search) -> int:

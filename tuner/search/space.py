@@ -216,12 +216,16 @@ def useful_limits(workload: Workload) -> dict[str, float]:
     return limits
 
 
+def usual_knobs(knobs: Mapping[str, KnobRange]) -> list[str]:
+    """What is turned where nothing is named: the live knobs of the table that this target has and
+    that its server obeys."""
+    given = {name: bounds.value for name, bounds in knobs.items() if bounds.value != UNSET}
+    return [name for name in LIVE_KNOBS if name in knobs and obeyed(name, given) == name]
+
+
 def _default_axes(knobs: Mapping[str, KnobRange], useful: Mapping[str, float]) -> list[Axis]:
     axes = []
-    given = {name: bounds.value for name, bounds in knobs.items() if bounds.value != UNSET}
-    for name in LIVE_KNOBS:
-        if name not in knobs or obeyed(name, given) != name:
-            continue
+    for name in usual_knobs(knobs):
         knob, bounds = KNOBS[name], knobs[name]
         low, high = float(knob.low or 0), min(float(knob.high or math.inf), bounds.high)
         if name in useful:

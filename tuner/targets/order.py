@@ -20,12 +20,13 @@ def restart_group(config: Config, knobs: Mapping[str, KnobRange]) -> Hashable:
 
 
 def grouped(
-    steps: Sequence[tuple[Config, Step]], knobs: Mapping[str, KnobRange]
+    steps: Sequence[tuple[Config, Step]], knobs: Mapping[str, KnobRange], *, present: bool = True
 ) -> list[tuple[Config, Step]]:
     """The steps with those of one restart group together: groups in the order of their first step,
-    the one in force now before all others, steps of a group in their own order."""
-    now = restart_group({name: knob.value for name, knob in knobs.items()}, knobs)
-    groups: dict[Hashable, list[tuple[Config, Step]]] = {now: []}
+    steps of a group in their own order. present: the group in force now before all others."""
+    groups: dict[Hashable, list[tuple[Config, Step]]] = {}
+    if present:
+        groups[restart_group({name: knob.value for name, knob in knobs.items()}, knobs)] = []
     for config, step in steps:
         groups.setdefault(restart_group(config, knobs), []).append((config, step))
     return [step for group in groups.values() for step in group]
