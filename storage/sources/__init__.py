@@ -32,11 +32,10 @@ def open_source(
 ) -> MetricSource:
     """A source for a target: its base or /metrics URL, or a Prometheus server's URL.
 
-    Several URLs are the replicas of one target, told apart by their `instance`; no history is kept
-    of them.
+    Several URLs are the replicas of one target, told apart by their `instance`.
 
     labels narrow every question to the series that carry them (`{"job": "vllm"}`). database: beside
-    which the history of a scraped target is kept (storage/location.py says where), or with keep
+    which the history of each scraped target is kept (storage/location.py says where), or with keep
     False only read; a Prometheus has its own.
     Raises StorageError when neither or both are given; an unreachable target is an answer
     (Outcome.UNREACHABLE), not a fault.
@@ -48,22 +47,26 @@ def open_source(
 
         return PrometheusSource(prometheus, scrape_interval_s=scrape_interval_s, labels=labels)
     urls = [url] if isinstance(url, str) else list(url or ())
+    history = None if database is None else partial(_history, database, keep)
     if len(urls) > 1:
         from storage.sources.targets import ScrapedTargets
 
-        return ScrapedTargets(urls, scrape_interval_s=scrape_interval_s, labels=labels)
+        return ScrapedTargets(
+            urls, scrape_interval_s=scrape_interval_s, labels=labels, history=history,
+            read_only=not keep,
+        )  # fmt: skip
     from storage.sources.scrape import ScrapeSource
 
     return ScrapeSource(
         urls[0],
         scrape_interval_s=scrape_interval_s,
         labels=labels,
-        history=None if database is None else partial(_history, database, urls[0], keep),
+        history=None if history is None else partial(history, urls[0]),
         read_only=not keep,
     )
 
 
-def _history(database: str, url: str, keep: bool) -> History:
+def _history(database: str, keep: bool, url: str) -> History:
     from storage.database import open_database
     from storage.history import History
     from storage.location import history_beside, parse

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
 from storage.history_points import COARSE_S, FINE_S, MAX_SERIES
-from storage.sources.longterm import FINE_UP_TO_S, HistorySource, KeptPoints
+from storage.sources.longterm import FINE_UP_TO_S, KeptPoints, PointStore
 from storage.sources.store import HORIZON_S
 
 if TYPE_CHECKING:
@@ -38,6 +38,23 @@ def told_on_stderr(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
+class Told:
+    """Faults as sentences, each once. Those who keep several targets in one place share one."""
+
+    def __init__(self, tell: Callable[[str], None] = told_on_stderr) -> None:
+        self.tell = tell
+        self._failed_s: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def once(self, what: str, why: StorageError | str) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            new = now_s - self._failed_s.get(what, -math.inf) > QUIET_S
+            self._failed_s[what] = now_s
+        if new:
+            self.tell(f"{what}: {why}")
+
+
 class Keeper:
     """open_history: gives the History, or raises StorageError; it is tried again every minute.
 
@@ -50,18 +67,17 @@ class Keeper:
         open_history: Callable[[], History],
         *,
         read_only: bool = False,
-        tell: Callable[[str], None] = told_on_stderr,
+        told: Told | None = None,
     ) -> None:
         self._live = live
         self._open = open_history
-        self._tell = tell
-        self._failed_s: dict[str, float] = {}
+        self._told = told or Told()
         self._blind_until_s = -math.inf
         self._history: History | None = None
         self._kept: KeptPoints | None = None
         self._opening = threading.Lock()
         self._reading = threading.Lock()
-        self._views: dict[float, tuple[float, HistorySource]] = {}
+        self._views: dict[float, tuple[float, PointStore]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if not read_only:
@@ -78,14 +94,14 @@ class Keeper:
 
     def write(self) -> None:
         """One point, of what came since the newest one stored."""
-        with self._told():
+        with self._gap_told():
             self._opened().add(self._live.point_after)
             if left_out := self._live.left_out:
                 why = f"a target's first {MAX_SERIES} engine series are kept, {left_out} are not"
-                self._once(f"some metrics are not kept beyond {HORIZON_S / 60:.0f} min", why)
+                self._told.once(f"some metrics are not kept beyond {HORIZON_S / 60:.0f} min", why)
 
-    def view(self, window_s: float, now_s: float) -> HistorySource | None:
-        """The history over a window and what came since; None where it cannot be read."""
+    def view(self, window_s: float, now_s: float) -> PointStore | None:
+        """The points of a window and what came since; None where they cannot be read."""
         with self._reading:
             fresh_s = now_s - self._live.scrape_interval_s
             self._views = {k: made for k, made in self._views.items() if made[0] > fresh_s}
@@ -96,7 +112,7 @@ class Keeper:
                 self._views[window_s] = now_s, view
             return self._views[window_s][1]
 
-    def _look(self, window_s: float, now_s: float) -> HistorySource | None:
+    def _look(self, window_s: float, now_s: float) -> PointStore | None:
         resolution_s = FINE_S if window_s <= FINE_UP_TO_S else COARSE_S
         not_yet = self._thread is not None and not self._usable
         if not_yet or time.monotonic() < self._blind_until_s:
@@ -107,13 +123,13 @@ class Keeper:
                 self._kept = KeptPoints(history)
             points = self._kept.back_to(now_s - window_s - resolution_s, resolution_s, now_s)
         except StorageError as fault:
-            self._once("the history of metrics cannot be read", fault)
+            self._told.once("the history of metrics cannot be read", fault)
             self._blind_until_s = time.monotonic() + BLIND_S
             return None
         newest = self._live.point_after(points[-1].at_s if points else None)
         if newest is not None:
             points = [*points, newest]
-        return HistorySource(self._live, points, resolution_s)
+        return PointStore(points, resolution_s)
 
     @property
     def _usable(self) -> bool:
@@ -125,7 +141,7 @@ class Keeper:
             if self._history is not None and not self._usable:
                 lost, self._history = self._history, None
                 lost.close()  # first: the last one to leave an SQLite file tidies up beside it
-                self._tell(
+                self._told.tell(
                     f"the history of metrics in {lost.location} was deleted, moved or replaced: "
                     "it is opened anew, and goes on from what memory holds"
                 )
@@ -133,21 +149,15 @@ class Keeper:
                 self._history = self._open()
             return self._history
 
-    def _once(self, what: str, why: StorageError | str) -> None:
-        now_s = time.monotonic()
-        if now_s - self._failed_s.get(what, -math.inf) > QUIET_S:
-            self._tell(f"{what}: {why}")
-        self._failed_s[what] = now_s
-
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _gap_told(self) -> Iterator[None]:
         try:
             yield
         except StorageError as fault:
-            self._once(f"metrics are not kept beyond {HORIZON_S / 60:.0f} min", fault)
+            self._told.once(f"metrics are not kept beyond {HORIZON_S / 60:.0f} min", fault)
 
     def _run(self) -> None:
-        with self._told():
+        with self._gap_told():
             self._opened()
         while not self._stop.wait(FINE_S - time.time() % FINE_S):
             self.write()

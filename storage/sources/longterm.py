@@ -59,15 +59,16 @@ def kept(name: str) -> bool:
 
 
 def point_after(store: SeriesStore, since_s: float | None, keys: KeptKeys) -> Point | None:
-    """The newest scrape as a point that follows Unix time since_s; None where none is newer."""
+    """The newest scrape as a point that follows Unix time since_s; None where none is newer, or
+    nothing in it is kept."""
     at_s = store.succeeded_s
     if at_s is None or at_s != store.newest_s or (since_s is not None and at_s <= since_s):
         return None
     series = keys.of(store.fresh())
+    if not series:
+        return None
     parts = [_since(one, since_s) for one in series]
-    values, peaks, lost = (np.array(part) for part in zip(*parts, strict=True)) if parts else (
-        np.zeros(0), np.zeros(0), np.zeros(0)
-    )  # fmt: skip
+    values, peaks, lost = (np.array(part) for part in zip(*parts, strict=True))
     return Point(at_s, keys.layout, values, peaks, lost)
 
 
@@ -120,11 +121,21 @@ class _Run(NamedTuple):
     points: list[Point]
 
 
-class PointStore(SeriesStore):
+class KeptStore(SeriesStore):
+    """Samples so many seconds apart. since_s: since when (Unix seconds) nothing that counted went
+    unseen; None without a sample."""
+
+    resolution_s: float
+    since_s: float | None
+
+
+class PointStore(KeptStore):
     """Points, oldest first, as series."""
 
     def __init__(self, points: Sequence[Point], resolution_s: float) -> None:
         super().__init__(math.inf, lookback_s=GAP_POINTS * resolution_s)
+        self.resolution_s = resolution_s
+        self.since_s = watched_since(points, resolution_s)
         self.attempts_s = array("d", (point.at_s for point in points))
         if points:
             self.began_s, self.succeeded_s = points[0].at_s, points[-1].at_s
@@ -206,11 +217,10 @@ class HistorySource(WindowedSource):
     What is true now (names, gauges, whether it answers) is the live source's to say.
     """
 
-    def __init__(self, live: WindowedSource, points: Sequence[Point], resolution_s: float) -> None:
-        super().__init__(resolution_s, live._labels)
+    def __init__(self, live: WindowedSource, kept: KeptStore) -> None:
+        super().__init__(kept.resolution_s, live._labels)
         self._live = live
-        self._store: PointStore = PointStore(points, resolution_s)
-        self._since_s = watched_since(points, resolution_s)
+        self._store: KeptStore = kept
 
     def at_once(self, wanted: Wanted) -> MetricSource:
         return self
@@ -218,7 +228,8 @@ class HistorySource(WindowedSource):
     @property
     def watched_s(self) -> float | None:
         """For how long nothing that counts went unseen; None without a point."""
-        return None if self._since_s is None else self._now_s() - self._since_s
+        since_s = self._store.since_s
+        return None if since_s is None else self._now_s() - since_s
 
     def status(self) -> SourceStatus:
         return replace(self._live.status(), watched_s=self.watched_s or 0.0)

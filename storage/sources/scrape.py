@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 from storage.history_points import FINE_S, Point
 from storage.sources.base import MIN_WINDOW_INTERVALS, Labels, MetricSource, Outcome
 from storage.sources.fetch import TIMEOUT_S, FetchError, scrape_once
-from storage.sources.keeper import Keeper
-from storage.sources.longterm import KeptKeys, point_after
+from storage.sources.keeper import Keeper, Told
+from storage.sources.longterm import (
+    HistorySource,
+    KeptKeys,
+    KeptStore,
+    PointStore,
+    point_after,
+)
 from storage.sources.matrix import Matrix
 from storage.sources.windowed import WindowedSource
 
@@ -32,7 +38,8 @@ _TARGET_LABELS = ("job", "instance")  # Prometheus adds them; a target's own met
 class ScrapeSource(WindowedSource):
     """url: the target's base or /metrics URL. A question waits for the first scrape to end.
 
-    history: gives the target's History, or raises StorageError; read_only: it is not written.
+    history: gives the target's History, or raises StorageError; read_only: it is not written; told:
+    what has been told of the place where it is kept.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class ScrapeSource(WindowedSource):
         labels: Labels | None = None,
         history: Callable[[], History] | None = None,
         read_only: bool = False,
+        told: Told | None = None,
     ) -> None:
         own = {k: v for k, v in (labels or {}).items() if k not in _TARGET_LABELS}
         super().__init__(max(scrape_interval_s, 0.1), own)
@@ -53,7 +61,7 @@ class ScrapeSource(WindowedSource):
         self._thread = threading.Thread(target=self._run, name="metrics-scraper", daemon=True)
         self._thread.start()
         self._kept_keys = KeptKeys()
-        self._keeper = Keeper(self, history, read_only=read_only) if history else None
+        self._keeper = Keeper(self, history, read_only=read_only, told=told) if history else None
 
     def close(self) -> None:
         self._stop.set()
@@ -62,14 +70,11 @@ class ScrapeSource(WindowedSource):
             self._keeper.close()
 
     def over(self, window_s: float) -> MetricSource:
-        """The history where memory does not reach back so far and the history reaches further."""
-        now_s, began_s = self._now_s(), self._store.began_s
-        covered_s = 0.0 if began_s is None else min(now_s - began_s, self._store.horizon_s)
-        asked_s = window_s - self.scrape_interval_s
-        if self._keeper is None or asked_s <= covered_s or window_s < SHORTEST_S:
-            return self
-        view = self._keeper.view(window_s, now_s)
-        return self if view is None or (view.watched_s or 0.0) <= covered_s else view
+        return further(self, window_s, self.status().watched_s or 0.0, self.kept) or self
+
+    def kept(self, window_s: float) -> PointStore | None:
+        """What is kept of a window, and what came since; None where there is nothing to read."""
+        return None if self._keeper is None else self._keeper.view(window_s, self._now_s())
 
     def held(self, *prefixes: str) -> tuple[Matrix, list[tuple[float, float]], str]:
         """(the series whose name begins so, with their samples, `up`, why the newest attempt
@@ -125,3 +130,15 @@ class ScrapeSource(WindowedSource):
         with self._lock:
             self._store.add(exposition)
             self._problem = None
+
+
+def further(
+    live: WindowedSource, window_s: float, held_s: float, kept: Callable[[float], KeptStore | None]
+) -> HistorySource | None:
+    """The history where memory, which holds held_s, does not reach back so far and what is kept
+    reaches further; else None."""
+    if window_s - live.scrape_interval_s <= held_s or window_s < SHORTEST_S:
+        return None
+    store = kept(window_s)
+    view = None if store is None else HistorySource(live, store)
+    return view if view is not None and (view.watched_s or 0.0) > held_s else None

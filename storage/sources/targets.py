@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from storage.errors import StorageError
@@ -20,28 +22,42 @@ from storage.sources.gathered import (
     GatheredSource,
     GatheredStore,
 )
-from storage.sources.longterm import STARTED
+from storage.sources.joined import JoinedPoints, of_target
+from storage.sources.keeper import Told
+from storage.sources.longterm import STARTED, HistorySource
 from storage.sources.matrix import Matrix
-from storage.sources.scrape import ScrapeSource
+from storage.sources.scrape import ScrapeSource, further
 from storage.sources.store import HORIZON_S
+
+if TYPE_CHECKING:
+    from storage.history import History
 
 
 class ScrapedTargets:
     """urls: base or /metrics URLs, one of them at least an engine's; a dcgm-exporter's on the same
     host belongs to it. Raises StorageError where two are the same target.
 
-    What memory holds is what can be asked: fifteen minutes.
+    history: gives the History of the target at a URL, as it does where that one is watched alone.
     """
 
     def __init__(
-        self, urls: Sequence[str], *, scrape_interval_s: float = 5.0, labels: Labels | None = None
+        self,
+        urls: Sequence[str],
+        *,
+        scrape_interval_s: float = 5.0,
+        labels: Labels | None = None,
+        history: Callable[[str], History] | None = None,
+        read_only: bool = False,
     ) -> None:
         self._labels = dict(labels or {})
-        names = instances(urls)
+        names, told = instances(urls), Told()
         self._scrapes = {
-            name: ScrapeSource(url, scrape_interval_s=scrape_interval_s)
+            name: ScrapeSource(
+                url, scrape_interval_s=scrape_interval_s, read_only=read_only, told=told,
+                history=None if history is None else partial(history, url),
+            )
             for name, url in zip(names, urls, strict=True)
-        }
+        }  # fmt: skip
         self.scrape_interval_s = next(iter(self._scrapes.values())).scrape_interval_s
         self._made: tuple[tuple[float | None, ...], GatheredStore, dict[str, str]] | None = None
 
@@ -50,11 +66,21 @@ class ScrapedTargets:
             scrape.close()
 
     def at_once(self, wanted: Wanted) -> MetricSource:
-        return self._look()
+        look = self._look()
+        return self._further(look, wanted.window_s) or look
 
     def over(self, window_s: float) -> MetricSource:
-        """Nothing reaches further."""
-        return self
+        return self._further(self._look(), window_s) or self
+
+    def _further(self, look: GatheredSource, window_s: float) -> HistorySource | None:
+        held_s = look.status().watched_s
+        return further(look, window_s, HORIZON_S if held_s is None else held_s, self._kept)
+
+    def _kept(self, window_s: float) -> JoinedPoints | None:
+        """What is kept of all of them; None where that of one cannot be read."""
+        parts = {name: scrape.kept(window_s) for name, scrape in self._scrapes.items()}
+        known = {name: part for name, part in parts.items() if part is not None}
+        return JoinedPoints(known) if len(known) == len(parts) else None
 
     def _look(self) -> GatheredSource:
         """All that is in memory, as of now."""
@@ -82,7 +108,7 @@ class ScrapedTargets:
                 faults[name] = fault
             for labels, points in series:
                 device = labels["__name__"].startswith(DEVICE_PREFIX)
-                (others if device else own).append((_of_target(labels, name), points))
+                (others if device else own).append((of_target(labels, name), points))
         return GatheredStore(own, others), faults
 
     # The questions, of one look each.
@@ -170,10 +196,3 @@ def _path(url: str) -> str:
     parts = urlsplit(metrics_url(url))
     path = parts.path.removesuffix("/metrics")
     return f"{path}?{parts.query}" if parts.query else path
-
-
-def _of_target(labels: dict[str, str], instance: str) -> dict[str, str]:
-    """A page's own `instance` becomes `exported_instance`, as Prometheus has it."""
-    if "instance" in labels:
-        labels = {**labels, "exported_instance": labels["instance"]}
-    return {**labels, "instance": instance}

@@ -90,6 +90,6 @@ def test_reading_a_history_that_is_not_there_says_who_keeps_it(tmp_path: Path) -
 
     path = str(tmp_path / "slotune.db")
     with pytest.raises(StorageError, match=r"slotune-history\.db; `dashboard serve --url") as told:
-        _history(path, "http://a:8000", keep=False)
+        _history(path, keep=False, url="http://a:8000")
     assert "--database" in str(told.value)
     assert list(tmp_path.iterdir()) == []
