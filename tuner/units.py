@@ -40,10 +40,22 @@ def show(value: float, unit: str) -> str:
     if unit == "s":
         return f"{digits(value * 1e3)} ms" if abs(value) < 0.9995 else f"{digits(value)} s"
     if unit == "share":
-        return f"{digits(value * 100)} %" if not 0 < value < LEAST_SHARE else "< 0.001 %"
+        return _percent(value)
     if unit == "$":
         return f"$ {digits(value)}"
     return f"{digits(value)} {unit}".rstrip()
+
+
+def _percent(share: float) -> str:
+    """As digits() has it, and never 100 % of what is less: 99.97 %, > 99.999 %."""
+    if 0 < share < LEAST_SHARE:
+        return "< 0.001 %"
+    if share >= 1 or digits(share * 100) != "100":
+        return f"{digits(share * 100)} %"
+    if (missing := 1 - share) < LEAST_SHARE:
+        return "> 99.999 %"
+    places = 1 - math.floor(math.log10(missing * 100))
+    return f"{share * 100:.{places}f}".rstrip("0").rstrip(".") + " %"
 
 
 def digits(value: float) -> str:

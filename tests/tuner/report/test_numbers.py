@@ -21,6 +21,13 @@ UNITS = ("s", "share", "tok/s", "req/s", "$", "")
         (265_000.0, "s", "265000 s"),
         (1e-9, "s", "< 0.0001 ms"),
         (7.19e-7, "share", "< 0.001 %"),
+        (0.9994, "share", "99.9 %"),
+        (0.9995, "share", "99.95 %"),
+        (0.99975, "share", "99.975 %"),
+        (0.9999, "share", "99.99 %"),
+        (0.99998, "share", "99.998 %"),
+        (1 - 1e-9, "share", "> 99.999 %"),
+        (1.0, "share", "100 %"),
         (1290.0, "tok/s", "1290 tok/s"),
         (5e-6, "req/s", "< 0.0001 req/s"),
         (0.0123, "s", "12.3 ms"),
@@ -38,6 +45,11 @@ def test_a_figure_has_no_exponent(value: float, unit: str, text: str) -> None:
 def test_no_figure_has_one(value: float, unit: str) -> None:
     assert "e+" not in show(value, unit)
     assert "e-" not in show(value, unit)
+
+
+@given(st.floats(0, 1, exclude_max=True))
+def test_a_share_below_all_is_never_told_as_all(share: float) -> None:
+    assert show(share, "share") != "100 %"
 
 
 def test_columns_are_apart_however_wide_a_figure_is() -> None:
