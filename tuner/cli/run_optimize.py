@@ -21,7 +21,8 @@ from tuner.search.calibrate import Calibration, calibrate, load_dial, prompt_dia
 from tuner.search.decide import Config
 from tuner.search.knob_text import check_texts
 from tuner.search.objective import CAPACITY
-from tuner.search.space import Space, joint_space, useful_limits
+from tuner.search.space import Space, joint_space
+from tuner.search.usual import useful_limits
 from tuner.slo import parse_slos
 from tuner.targets import Target, TargetError
 from tuner.targets.base import KnobRange

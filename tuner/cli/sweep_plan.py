@@ -14,8 +14,9 @@ from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.model import Lever
 from tuner.measure import Measurement
 from tuner.search.axis import Axis
-from tuner.search.space import parse_axis, usual_knobs
+from tuner.search.space import parse_axis
 from tuner.search.sweep import towards
+from tuner.search.usual import usual_knobs
 from tuner.slo import SloSet
 from tuner.targets import Target
 from tuner.targets.base import KnobRange, setting_text

@@ -8,21 +8,20 @@ infeasible, and no trial is wasted on a configuration the engine would refuse.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from engine.knobs import KNOBS, LIVE_KNOBS, obeyed
+from engine.knobs import KNOBS
 from tuner.errors import UserError
 from tuner.search.axis import Axis, is_number
 from tuner.search.expressions import Expression, parse_expression
 from tuner.search.knob_text import Link, names_of, parse_knob
-from tuner.targets.base import UNSET, KnobRange, Setting
-from tuner.workload import Workload
+from tuner.search.usual import default_axes
+from tuner.targets.base import KnobRange, Setting
 
-__all__ = ["Axis", "Space", "check_names", "joint_space", "parse_axis", "useful_limits"]
+__all__ = ["Axis", "Space", "check_names", "joint_space", "parse_axis"]
 
 TOKEN_EACH = "chunk_size >= max_num_seqs"
 """Every running sequence needs one token of the step; all engines refuse less at their start."""
@@ -163,7 +162,7 @@ def joint_space(
     """The space of --knob and --constraint texts; without --knob, the default knobs in the target's
     bounds.
 
-    useful: see useful_limits; it caps default ranges only. Raises UserError.
+    useful: see usual.useful_limits; it caps default ranges only. Raises UserError.
     """
     if not knobs:
         raise UserError(
@@ -174,7 +173,7 @@ def joint_space(
     parts = [parse_knob(text, knobs) for text in texts]
     if not any(isinstance(part, Axis) for part in parts):
         taken = {part.name for part in parts}
-        parts += [a for a in _default_axes(knobs, useful or {}) if a.name not in taken]
+        parts += [a for a in default_axes(knobs, useful or {}) if a.name not in taken]
     names = [part.name for part in parts]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"--knob {min(twice)} is given twice; list all its values once")
@@ -201,40 +200,6 @@ def parse_axis(text: str, knobs: Mapping[str, KnobRange]) -> Axis:
 def check_names(texts: Sequence[str]) -> None:
     """UserError for a knob that no target has; needs no running server."""
     names_of(texts)
-
-
-def useful_limits(workload: Workload) -> dict[str, float]:
-    """Values above which a knob cannot matter under a closed loop: more sequences than clients
-    never run, and more tokens than all clients' prompts are never in one step."""
-    if not workload.arrivals.closed:
-        return {}
-    clients = workload.arrivals.level
-    limits = {"max_num_seqs": clients}
-    longest = {"fixed": workload.prompt.a, "uniform": workload.prompt.b}.get(workload.prompt.kind)
-    if longest is not None:
-        limits["chunk_size"] = clients * longest
-    return limits
-
-
-def usual_knobs(knobs: Mapping[str, KnobRange]) -> list[str]:
-    """What is turned where nothing is named: the live knobs of the table that this target has and
-    that its server obeys."""
-    given = {name: bounds.value for name, bounds in knobs.items() if bounds.value != UNSET}
-    return [name for name in LIVE_KNOBS if name in knobs and obeyed(name, given) == name]
-
-
-def _default_axes(knobs: Mapping[str, KnobRange], useful: Mapping[str, float]) -> list[Axis]:
-    axes = []
-    for name in usual_knobs(knobs):
-        knob, bounds = KNOBS[name], knobs[name]
-        low, high = float(knob.low or 0), min(float(knob.high or math.inf), bounds.high)
-        if name in useful:
-            high = min(high, useful[name])
-            low = min(low, float(math.ceil(high / 8)))
-        low = max(low, bounds.low)
-        if low < high:
-            axes.append(Axis(name, knob.kind == "int", low, high, knob.log))
-    return axes
 
 
 def _ordered(axes: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import UserError
-from tuner.search.space import check_names, joint_space, parse_axis, useful_limits
+from tuner.search.space import check_names, joint_space, parse_axis
+from tuner.search.usual import useful_limits
 from tuner.targets.base import KnobRange
 from tuner.workload import parse_workload
 
