@@ -16,17 +16,19 @@ import psutil
 GPUS = Path("/proc/driver/nvidia/gpus")
 
 
-def provenance(command: str = "") -> dict[str, str]:
+def provenance(command: str = "", server: str = "") -> dict[str, str]:
     """Of this process, to be kept with what it has just measured. command: what the user gave,
-    without secrets; left out where it is not known."""
-    return _machine() | ({"command": command} if command else {})
+    without secrets; server: engine and version measured; left out where they are not known."""
+    told = {"command": command, "server": server}
+    return _machine() | {name: text for name, text in told.items() if text}
 
 
 def machine_text(told: Mapping[str, str]) -> str:
     """A kept provenance in words, without its command."""
     where = [told[name] for name in ("processor", "gpus", "memory", "platform") if name in told]
     made = [f"{name} {told[name]}" for name in ("slotune", "python") if name in told]
-    return ", ".join([*where, *made])
+    served = [f"measuring {told['server']}"] if "server" in told else []
+    return ", ".join([*where, *made, *served])
 
 
 @cache

@@ -81,7 +81,7 @@ class StudyLedger:
                 state=outcome.state,
                 failure_kind=outcome.failure_kind,
                 failure_reason=_reason(outcome),
-                summary=_summary(made),
+                summary=_summary(outcome),
                 verdict=outcome.verdict.as_dict() if outcome.verdict is not None else None,
                 server=made.server.as_dict() if made is not None and made.server else None,
                 records=to_columns(made.records) if made is not None else None,
@@ -165,8 +165,11 @@ def rebuilt(
     return summarize(made, slos)
 
 
-def _summary(made: Measurement | None) -> dict[str, Any] | None:
-    return None if made is None else made.summary_dict() | {"provenance": provenance()}
+def _summary(outcome: Outcome) -> dict[str, Any] | None:
+    made = outcome.measurement
+    if made is None:
+        return None
+    return made.summary_dict() | {"provenance": provenance(server=outcome.server)}
 
 
 def _reason(outcome: Outcome) -> str | None:

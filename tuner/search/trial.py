@@ -84,7 +84,7 @@ class Outcome:
     """What came of one configuration under one load and seed. Times are Unix seconds.
 
     measurement belongs to the last attempt: never to an earlier one that was tried again.
-    workload None: the study's only one.
+    workload None: the study's only one. server: engine and version, "" where it does not tell.
     """
 
     stage: Stage
@@ -101,6 +101,7 @@ class Outcome:
     measurement_id: int | None = None
     spent_s: float = field(default=0.0)
     workload: Workload | None = None
+    server: str = ""
 
     @property
     def ok(self) -> bool:
@@ -188,7 +189,7 @@ def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decid
         made.accuracy = accuracy
         summarize(made, lab.slos)
     lab.target.verify()
-    outcome.measurement = made
+    outcome.measurement, outcome.server = made, _served_by(lab.target)
     outcome.verdict = judge(lab.slos, made)
     outcome.failure_kind, outcome.failure_reason, outcome.state = None, "", "ok"
     if made.counts.get("ok", 0) == 0 and not _only_censored(made):
@@ -201,6 +202,11 @@ def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decid
         # Over-saturation is what the configuration does under this load: bad, but a result.
         outcome.state, outcome.failure_kind = "invalid", "transient"
         outcome.failure_reason = made.invalid_reason
+
+
+def _served_by(target: Target) -> str:
+    about = target.describe()
+    return f"{about.get('engine', target.kind)} {about['version']}" if about.get("version") else ""
 
 
 def _only_censored(made: Measurement) -> bool:

@@ -72,7 +72,8 @@ class FakeTarget:
     def stop(self) -> None: ...
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": self.kind}
+        """The version, as of servers that are started for a configuration, once they run."""
+        return {"kind": self.kind} | ({"version": "1.2"} if self.applied else {})
 
     def knobs(self) -> dict[str, KnobRange]:
         return {

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from storage import open_database
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
 from tuner.measure import Measurement, summarize
 from tuner.search.budget import parse_budget
+from tuner.search.ledger import StudyLedger
 from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.search.trials import Config
 from tuner.slo.grammar import SloSet
@@ -126,3 +129,15 @@ def test_the_prefix_cache_is_emptied_under_the_new_settings_and_before_the_load(
     monkeypatch.setattr(target, "reset_prefix_cache", lambda: happened.append("reset"))
     assert trial(lab_of(measure, target)).ok
     assert happened == ["applied", "reset", "loaded"]
+
+
+def test_a_stored_measurement_names_the_server_that_was_started_for_it(tmp_path: Path) -> None:
+    """Its version is not known before: the study's own row cannot tell it."""
+    target = FakeTarget(kind="vllm")
+    assert "version" not in target.describe()
+    lab = lab_of(Surface(target), target)
+    with open_database(tmp_path / "s.db") as database:
+        study = database.create_study("s", target=target.describe(), state="running")
+        StudyLedger(database, study, lab.slos, lab.workload).add(trial(lab))
+        (row,) = database.list_measurements(study_id=study.id)
+    assert (row.summary or {})["provenance"]["server"] == "vllm 1.2"
