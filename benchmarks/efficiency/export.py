@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.efficiency.surface import RecordedRun, Surface
@@ -28,7 +30,7 @@ def exported(database: Database, name: str) -> Surface:
         raise UserError(f"study {name!r} does not tell what kind of target it measured")
     options = study.budget or {}
     return Surface(
-        about=_about(study),
+        about=_about(study, rows),
         kind=str(target["kind"]),
         workload=parse_workload((study.workload or {})["text"]),
         slos=parse_slos([study.slos] if study.slos else []),
@@ -40,11 +42,14 @@ def exported(database: Database, name: str) -> Surface:
     )
 
 
-def _about(study: Study) -> str:
+def _about(study: Study, rows: Sequence[Measurement]) -> str:
     target = study.target or {}
     named = {name: target.get(name) for name in ("device", "dtype", "num_threads", "block_size")}
     told = ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
-    return f"{target.get('model')} on {target.get('engine')} {target.get('version')} ({told})"
+    model = Path(str(target.get("model"))).name  # where it lies on the machine says nothing
+    served = [((row.summary or {}).get("provenance") or {}).get("server") for row in rows]
+    server = next(filter(None, served), f"{target.get('engine')} {target.get('version')}")
+    return f"{model} on {server} ({told})"
 
 
 def _nearest(values: tuple[Any, ...], default: Any) -> Any:
