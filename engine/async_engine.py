@@ -50,6 +50,7 @@ class AsyncEngine:
         self._unreported = True
         self._submitted = 0  # written by the event loop
         self._received = 0  # written by the engine thread
+        self._told_s = 0.0  # up to here the loop's time has been told, as busy or as idle
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -79,6 +80,8 @@ class AsyncEngine:
 
         They are queued from here on, not from when the step at hand has ended.
         """
+        if self.error is not None:
+            self.metrics.on_failed(len(sequences))
         self._check_alive()
         assert self._loop is not None, "start() comes first"
         now_s = self.clock()
@@ -172,6 +175,11 @@ class AsyncEngine:
                 if event.finish_reason is not None:
                     del streams[event.request_id]
 
+    def _fail_all(self, error: Exception) -> None:
+        """After a crash: also what was handed in and never received has failed."""
+        self.metrics.on_failed(self._submitted - self._received)
+        self._fail_streams(error)
+
     def _fail_streams(self, error: Exception) -> None:
         streams, self._streams = self._streams, {}
         for stream in set(streams.values()):
@@ -180,6 +188,7 @@ class AsyncEngine:
     # -- engine thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._told_s = self.clock()
         try:
             while not self._stopping:
                 self._obey()
@@ -188,39 +197,41 @@ class AsyncEngine:
                     self._step()
         except Exception as error:
             log.exception("the engine loop has crashed; every request fails from now on")
-            self.error = error
             self.metrics.on_crash(self._core.num_unfinished)
+            self.error = error  # from here on the event loop counts what fails
             dead = EngineDeadError(f"the engine has stopped: {_one_line(error)}")
-            self._post(self._fail_streams, dead)
+            self._post(self._fail_all, dead)
 
     def _obey(self) -> None:
         """Obey what is queued; wait for a command when there is nothing to do."""
         if not self._core.has_work and not self._unreported:
+            self.metrics.on_busy(self._untold_s())
             self._next_command()()
         while not self._commands.empty():
             self._commands.get()()
 
     def _next_command(self) -> Callable[[], None]:
         """Wait for a command, and tell how long."""
-        since_s = self.clock()
         while True:
             try:
                 command = self._commands.get(timeout=IDLE_REPORT_S)
             except queue.Empty:
                 command = None
-            now_s = self.clock()
-            self.metrics.on_idle(now_s - since_s)
-            since_s = now_s
+            self.metrics.on_idle(self._untold_s())
             if command is not None:
                 return command
 
     def _step(self) -> None:
         self._unreported = False
-        started = self.clock()
         result = self._core.step(self.metrics.on_planned)
-        self.metrics.on_step(result, busy_s=self.clock() - started)
+        self.metrics.on_step(result, busy_s=self._untold_s())
         if result.events:
             self._post(self._dispatch, result.events)
+
+    def _untold_s(self) -> float:
+        """Time since it was last told: what lies between two steps is the loop's work too."""
+        since_s, self._told_s = self._told_s, self.clock()
+        return self._told_s - since_s
 
     def _admit(self, sequences: Sequence[EngineSequence], stream: OutputStream) -> None:
         added: list[str] = []

@@ -1,7 +1,7 @@
 """Turns what the core reports into metrics. Series are looked up once, here; a step costs a few
 dozen additions, a token one bisection.
 
-Written by the engine thread, except in `on_request_end` and `before_scrape`.
+Written by the engine thread, except in `on_request_end`, `before_scrape` and `on_failed`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class EngineMetrics:
         self._most_tokens = registry.histogram("vllm:request_max_num_generation_tokens")
 
     def on_step(self, result: StepResult, *, busy_s: float) -> None:
-        """After each step, and after a change that came without one."""
-        self._busy.inc(busy_s)
+        """After each step, and after a change that came without one. busy_s: since the step before,
+        or since the loop last waited."""
+        self.on_busy(busy_s)
         self._gauges.update(result.stats)
         if result.stats.batch_size:
             self._steps.update(result.stats)
@@ -71,6 +72,9 @@ class EngineMetrics:
         Written by the event loop only.
         """
         self._gauges.tell_waiting(num_handed_in)
+
+    def on_busy(self, busy_s: float) -> None:
+        self._busy.inc(busy_s)
 
     def on_idle(self, idle_s: float) -> None:
         self._idle.inc(idle_s)
@@ -93,6 +97,10 @@ class EngineMetrics:
         """The loop has stopped: what ran has failed."""
         self._requests.success["error"].inc(num_unfinished)
         self._gauges.clear_requests()
+
+    def on_failed(self, count: int) -> None:
+        """Requests that came to a loop that had stopped. Written by the event loop, after that."""
+        self._requests.success["error"].inc(count)
 
     def set_memory(self, *, weights: int, kv: int, activations: int, total: int) -> None:
         """Bytes of device memory by use; free is the rest of what the engine may use."""

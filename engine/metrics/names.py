@@ -220,7 +220,9 @@ OWN_METRICS: tuple[MetricSpec, ...] = (
         label="reason",
         values=BINDING_LIMITS,
     ),
-    MetricSpec("slotune:engine_busy_seconds", "counter", "Time the loop spent in steps."),
+    MetricSpec(
+        "slotune:engine_busy_seconds", "counter", "Time the loop worked, in steps and between."
+    ),
     MetricSpec("slotune:engine_idle_seconds", "counter", "Time the loop waited for requests."),
     MetricSpec(
         "slotune:kv_blocks",

@@ -139,11 +139,12 @@ def bound(case: Case) -> str | None:
 
 
 def device_share(case: Case) -> float | None:
-    """Share of the busy time that the device computes: phase times first, then the profiler's."""
+    """Share of the busy time that the device computes: the engine's own times first, of which what
+    lies between two steps is in no phase, then the profiler's."""
     phases = case.s.of("phase_s")
-    total = sum(phases.values())
-    if total > 0:
-        return phases.get("forward", 0.0) / total
+    busy_s = max(sum(phases.values()), case.s.value("busy_s") or 0.0)
+    if phases and busy_s > 0:
+        return phases.get("forward", 0.0) / busy_s
     return case.s.value("device_active")
 
 
@@ -172,7 +173,7 @@ def small_steps(case: Case) -> Check:
     """3b.host: the device idles although prompts wait to be read."""
     frame = Frame(
         "3b.host", "Host or kernel overhead", "3b", ("step_tokens",),
-        ("phase_s", "flops", "device_active"), "device share", (levers.HOST,),
+        ("phase_s", "busy_s", "flops", "device_active"), "device share", (levers.HOST,),
     )  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
@@ -180,7 +181,7 @@ def small_steps(case: Case) -> Check:
     tokens = case.s.value("step_tokens") or 0.0
     if device is not None:
         low = case.t("device_busy_low")
-        return _below(case, frame, device, low, f"the device computes {device:.0%} of step time")
+        return _below(case, frame, device, low, f"the device computes {device:.0%} of busy time")
     if share is None or not chunk:
         return frame.cant_tell(case, "neither phase times, device activity nor MFU are known",
                                ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
@@ -225,7 +226,7 @@ def bandwidth_bound(case: Case) -> Check:
 
 
 def host_bound(case: Case) -> Check:
-    frame = Frame("4.host", "Host-bound", "4", ("running",), ("phase_s", "device_active"),
+    frame = Frame("4.host", "Host-bound", "4", ("running",), ("phase_s", "busy_s", "device_active"),
                   "device share", (levers.HOST,),
                   ("raising max_num_seqs: throughput rises, TPOT does not fall",))  # fmt: skip
     if (unread := frame.unread(case)) is not None:
@@ -236,7 +237,7 @@ def host_bound(case: Case) -> Check:
                                ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
                                "use slotune's engine, or let dcgm-exporter be scraped")  # fmt: skip
     return _below(case, frame, device, case.t("device_busy_low"),
-                  f"the device computes {device:.0%} of step time",
+                  f"the device computes {device:.0%} of busy time",
                   when=case.running() >= case.t("waiting_some"))  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def test_a_crash_fails_the_request_and_health(stream: bool) -> None:
         assert health.status_code == 503
         assert "the model broke" in health.json()["error"]["message"]
         page = server.metrics()
-        assert page.value("vllm:request_success_total", finished_reason="error") == 1
+        assert page.value("vllm:request_success_total", finished_reason="error") == 2
         assert page.value("vllm:num_requests_running") == 0
 
 

@@ -10,6 +10,8 @@ import httpx
 import pytest
 
 from engine.config import EngineConfig
+from engine.core import StepResult
+from engine.metrics.engine import EngineMetrics
 from engine.metrics.names import OWN_METRICS, VLLM_METRICS
 from tests.engine.fake_runner import FakeRunner
 from tests.engine.serve.harness import MODEL, RunningServer, running
@@ -50,6 +52,25 @@ def test_idle_time_grows_while_the_engine_is_idle(fresh: RunningServer) -> None:
     fresh.wait_for(lambda page: page.value("slotune:engine_idle_seconds_total") > 0)
     told = fresh.metrics().value("slotune:engine_idle_seconds_total")
     fresh.wait_for(lambda page: page.value("slotune:engine_idle_seconds_total") > told)
+
+
+def test_work_between_two_steps_is_busy_time(
+    fresh: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a step: the model's thread can do nothing else meanwhile."""
+    on_step, dawdles_s, steps = EngineMetrics.on_step, 0.05, 8
+
+    def told(metrics: EngineMetrics, result: StepResult, *, busy_s: float) -> None:
+        on_step(metrics, result, busy_s=busy_s)
+        time.sleep(dawdles_s)
+
+    monkeypatch.setattr(EngineMetrics, "on_step", told)
+    post(fresh, prompt="abcde", max_tokens=steps)
+    fresh.wait_for(
+        lambda page: page.value("slotune:engine_busy_seconds_total") >= steps * dawdles_s
+    )
+    page = fresh.metrics()
+    assert page.total("slotune:step_duration_seconds_sum") < steps * dawdles_s / 2
 
 
 def test_a_finished_request_moves_every_figure(fresh: RunningServer) -> None:
