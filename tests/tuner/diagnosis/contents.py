@@ -27,6 +27,15 @@ def fresh(chance: random.Random, tokens: int) -> list[int]:
     return [chance.randrange(10, 250) for _ in range(tokens)]
 
 
+def starting(token: int) -> Content:
+    """The same behind a first token of its own: no prompt without it shares a prefix."""
+
+    def prompt(chance: random.Random, tokens: int) -> list[int]:
+        return [token, *fresh(chance, tokens - 1)]
+
+    return prompt
+
+
 def about(documents: int) -> Content:
     """A question of its own at the end of one of so many documents."""
 

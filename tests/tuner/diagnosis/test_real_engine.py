@@ -22,6 +22,8 @@ from tests.tuner.diagnosis.real_engine import (
     GOOD,
     SMALL,
     Load,
+    Watch,
+    calm,
     levers,
     look,
     named_first,
@@ -95,22 +97,31 @@ def test_too_little_load_is_no_fault(engine: str) -> None:
 def test_a_queue_that_only_grows_at_the_highest_cap_is_overload(
     small_model: Path, tmp_path: Path
 ) -> None:
-    """A crowd that two places cannot serve; ten seconds of growth are an overload here."""
+    """A crowd that two places cannot serve; ten seconds of growth are an overload here. It leaves
+    with the answers it waits for, and one client is left."""
     own = ("--max-num-seqs", "2", "--max-num-seqs-limit", "2", "--chunk-size", "256")
     arguments = ("serve", "--model", str(small_model), *FLAGS, *SMALL, *own)
     soon = Thresholds({"overload_growth_s": 10.0})
     with (
         running("engine", *arguments, log=tmp_path / "log") as program,
-        beside(partial(arriving, program.url)),
+        Load(program.url, 1, 40, 20, pause_s=0.2).offered(),
+        Watch(program.url, ["ttft_p95<500ms"], soon) as watch,
     ):
-        found = look(program.url, ["ttft_p95<500ms"], lambda f: named_first("3a.overload", f), soon)
-    assert named_first("3a.overload", found), found.headline
-    assert found.node("3a.seq_cap").symptom_of == "3a.overload"
-    assert found.node("3a.overload").levers
+        with beside(partial(arriving, program.url)):
+            ill = watch.until(lambda found: named_first("3a.overload", found))
+        assert named_first("3a.overload", ill), ill.headline
+        assert ill.node("3a.seq_cap").symptom_of == "3a.overload"
+        assert levers(ill, "3a.overload") == ["scale out or shed load (--max-num-queued-reqs)"]
+
+        def served(found: Diagnosis) -> bool:
+            return calm(found, "3") and not watch.signals.value("waiting")
+
+        well = watch.until(served)
+        assert served(well), well.headline
 
 
 def arriving(url: str, stop: threading.Event) -> None:
-    """Ten new clients a second, each of which stays."""
-    while not stop.wait(0.1):
-        stays = Load(url, 1, 40, 1000).client
+    """Three new clients a second, each of which stays: the queue grows however quick the engine."""
+    while not stop.wait(0.3):
+        stays = Load(url, 1, 40, 150).client
         threading.Thread(target=stays, args=(0, stop), daemon=True).start()
