@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--url", action="append", default=[], metavar="URL",
         help="engine to watch, e.g. http://127.0.0.1:8000 (its /metrics is scraped); given several "
-        "times, its replicas, of which no history is kept",
+        "times, its replicas",
     )  # fmt: skip
     add("--prometheus", metavar="URL", help="read a Prometheus server instead of scraping")
     add(
@@ -239,7 +239,7 @@ def _announce(settings: Settings, host: str, port: int) -> None:
             continue
         target, database = settings.target or "none", parse(settings.database).text
         kept = parse(history_beside(settings.database)).text
-        history = f" history={kept}" if settings.url and settings.keep_history else ""
+        history = f" history={kept}" if settings.watched and settings.keep_history else ""
         line = f"ready: http://{shown}:{port}  target={target} database={database}{history}"
         print(line, flush=True)
         return

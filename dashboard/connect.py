@@ -8,6 +8,7 @@ page (`Unavailable`), never an exception that reaches the user.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from storage import Database, StorageError, open_database
 from storage.location import parse
 from storage.sources import open_source
 from storage.sources.base import MetricSource, Reading
-from tuner.diagnosis.client_side import client_readings
+from tuner.diagnosis.client_side import clients_readings
 from tuner.diagnosis.server_info import servers_info
 
 
@@ -44,7 +45,7 @@ def metric_source() -> MetricSource | None:
 @st.cache_resource(show_spinner=False, on_release=lambda source: source.close())
 def _source(settings: Settings) -> MetricSource:
     return open_source(
-        url=settings.url or settings.urls,
+        url=settings.watched,
         prometheus=settings.prometheus,
         scrape_interval_s=settings.refresh_s,
         labels=dict(settings.labels) or None,
@@ -61,14 +62,14 @@ def evaluator() -> Evaluator | None:
 
 @st.cache_resource(show_spinner=False)
 def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
-    url = settings.url
+    urls = settings.watched
     return Evaluator(
         _source,
         target=settings.target,
         slos=settings.slos,
         settings=dict(settings.knobs),
-        server_info=partial(servers_info, settings.urls or ((url,) if url else ())),
-        client=partial(_client_side, url) if url else dict,
+        servers_info=partial(servers_info, urls),
+        client=partial(_client_side, urls) if urls else dict,
     )
 
 
@@ -84,13 +85,13 @@ def _budget_watch(settings: Settings, _source: MetricSource) -> BudgetWatch:
     return BudgetWatch(_source, settings.slos)
 
 
-def _client_side(url: str) -> dict[str, Reading]:
-    """What clients saw in the newest run kept; nothing where the database cannot be read."""
+def _client_side(urls: Sequence[str]) -> dict[str, Reading]:
+    """What clients saw in the newest run kept of each; {} where the database cannot be read."""
     opened = database()
     if isinstance(opened, Unavailable):
         return {}
     try:
-        return client_readings(opened, url, time.time())
+        return clients_readings(opened, urls, time.time())
     except StorageError:
         return {}
 

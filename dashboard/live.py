@@ -20,6 +20,7 @@ _SPECS: dict[str, SignalSpec | BreakdownSpec] = {
 }
 LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue", "prefill")
 QUANTILES = (0.5, 0.95, 0.99)
+SCHEDULER = "slotune:scheduler_config_info"
 STEPS = 120
 """Points of a chart."""
 
@@ -251,5 +252,15 @@ def _identity(watched: Watched) -> Identity:
         "",
     )
     models = tuple(sorted(watched.breakdown("running", "model_name", None)))
-    config = watched.info("vllm:cache_config_info") | watched.info("slotune:scheduler_config_info")
-    return Identity(engine, tuple(model for model in models if model), config)
+    return Identity(engine, tuple(model for model in models if model), _config(watched))
+
+
+def _config(watched: Watched) -> dict[str, str]:
+    """Settings of the engine; of several the cap of all, where each tells its own."""
+    engines = watched.breakdown("running", "instance,engine", None)
+    if len(engines) < 2:
+        return watched.info("vllm:cache_config_info") | watched.info(SCHEDULER)
+    told = watched.source.breakdown(SCHEDULER, "instance,engine,max_num_seqs")
+    caps = [name.rpartition("/")[2] for name in told]
+    known = len(caps) == len(engines) and all(cap.isdigit() for cap in caps)
+    return {"max_num_seqs": str(sum(map(int, caps)))} if known else {}

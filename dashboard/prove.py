@@ -1,4 +1,5 @@
-"""The command that would prove a lever: a sweep of that one knob around its present value.
+"""The command that would prove a lever: a sweep of that one knob around its present value, and the
+server that it would be tried on.
 
 Pure text for the user to copy; the page itself starts nothing. Ranges and types come from the one
 table of knobs.
@@ -8,8 +9,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from dashboard.settings import Settings
 from engine.knobs import KNOB_ALIASES, KNOBS, Knob
+from storage.sources.targets import instances
+from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.proof import whom
 from tuner.diagnosis.render import URL_TO_GIVE
 
@@ -17,6 +22,32 @@ FACTORS = {"up": (1.0, 1.5, 2.0), "down": (1.0, 0.75, 0.5)}
 STEPS = {"up": (0.0, 0.03, 0.06), "down": (0.0, -0.05, -0.1)}
 MODEL = "MODEL"
 """Stands for the model that the watched server serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The server that advice would be put to the test on, and its settings. url: None where only a
+    Prometheus tells of it."""
+
+    url: str | None
+    config: Mapping[str, str]
+
+
+def tried(settings: Settings, diagnosis: Diagnosis) -> Tried:
+    """The one that is watched; of several the first whose knobs can be changed, else the first."""
+    if not settings.urls:
+        return Tried(settings.url, diagnosis.config)
+    named = zip(settings.urls, instances(settings.urls), strict=True)
+    each = [Tried(url, {**diagnosis.config, **_own(diagnosis, name)}) for url, name in named]
+    return next((one for one in each if one.config.get("admin") == "True"), each[0])
+
+
+def _own(diagnosis: Diagnosis, instance: str) -> dict[str, str]:
+    """Of the instance, or of the first of its engines; {} where it gives no metrics."""
+    mine = (
+        dict(own) for name, own in diagnosis.each.items() if f"{name}/".startswith(f"{instance}/")
+    )
+    return next(mine, {})
 
 
 def sweep_command(

@@ -17,7 +17,7 @@ class Settings:
 
     urls: several engines that are watched as the replicas of one target.
     labels narrow what is read; knobs are settings the server does not tell.
-    keep_history: what is scraped of url is kept beside the database.
+    keep_history: what is scraped is kept beside the database.
     """
 
     url: str | None = None
@@ -31,8 +31,13 @@ class Settings:
     urls: tuple[str, ...] = ()
 
     @property
+    def watched(self) -> tuple[str, ...]:
+        """The engines that are scraped; () with a Prometheus, or without a target."""
+        return (self.url,) if self.url else self.urls
+
+    @property
     def target(self) -> str:
-        return self.url or self.prometheus or ", ".join(self.urls)
+        return self.prometheus or ", ".join(self.watched)
 
 
 _current = Settings()

@@ -1,7 +1,8 @@
 """The "Verify" button beside a cause whose knob turns live, its progress and its answer.
 
 The page starts the same `tuner verify` that its command line shows; it measures nothing itself.
-Offered only for an engine that is watched by its URL and lets its knobs be changed.
+Offered only for an engine that is watched by its URL and lets its knobs be changed; of several
+replicas the page turns none, and shows the command for one of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import streamlit as st
 from dashboard import markup
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration
+from dashboard.prove import Tried
 from dashboard.settings import current
 from dashboard.verify_run import Verifications, View, words
 from engine.knobs import LIVE_KNOBS
@@ -26,6 +28,11 @@ from tuner.report.words import OUTCOMES
 from tuner.verify.history import Record, records
 from tuner.workload.grammar import DEFAULT
 
+ON_ONE = (
+    "This page turns no knob of several replicas: verify the advice on one of them, whose clients "
+    "then share it with the load that this sends and see its settings change and come back:"
+)
+
 _TONES = {"holds": "good", "refuted": "warn", "harmful": "bad", "undecided": "info"}
 
 
@@ -34,18 +41,23 @@ def verifications() -> Verifications:
     return Verifications()
 
 
-def offered(node: NodeResult, config: Mapping[str, str]) -> bool:
-    """Whether the node's advice can be tried from here: a live knob of an engine that is watched by
-    its URL and was started with --enable-admin."""
+def offered(node: NodeResult, tried: Tried) -> bool:
+    """Whether the node's advice can be tried: a live knob of an engine that is watched by its URL
+    and was started with --enable-admin."""
     live = any(lever.knob in LIVE_KNOBS for lever in node.levers)
-    return live and bool(current().url) and config.get("admin") == "True"
+    return live and bool(tried.url) and tried.config.get("admin") == "True"
 
 
-def offer(node: NodeResult, config: Mapping[str, str]) -> None:
-    """Beside a cause: what became of its advice so far, and the button."""
+def offer(node: NodeResult, tried: Tried) -> None:
+    """Beside a cause: what became of its advice so far, and the button, or the command for one of
+    several replicas."""
     for record in _known(node):
         st.html(f'<div class="sub">{markup.escape(_record_text(record))}</div>')
-    if not offered(node, config):
+    if not offered(node, tried):
+        return
+    if current().urls:
+        st.html(f'<div class="sub">{ON_ONE}</div>')
+        st.code(shlex.join(_command(node.key, DEFAULT, tried)), language=None, wrap_lines=True)
         return
     left, right = st.columns([5, 1], vertical_alignment="bottom")
     workload = left.text_input(
@@ -55,19 +67,19 @@ def offer(node: NodeResult, config: Mapping[str, str]) -> None:
     view = verifications().view()
     right.button(
         "Verify", key=f"verify-{node.key}", disabled=view is not None and view.running,
-        width="stretch", help=f"$ {shlex.join(_command(node.key, workload))}",
-        on_click=_start, args=(node.key,),
+        width="stretch", help=f"$ {shlex.join(_command(node.key, workload, tried))}",
+        on_click=_start, args=(node.key, tried),
     )  # fmt: skip
 
 
-def _start(node: str) -> None:
+def _start(node: str, tried: Tried) -> None:
     """With the load as it stands in the field now."""
-    verifications().start(node, _command(node, st.session_state[f"verify-load-{node}"]))
+    verifications().start(node, _command(node, st.session_state[f"verify-load-{node}"], tried))
 
 
-def _command(node: str, workload: str) -> list[str]:
+def _command(node: str, workload: str, tried: Tried) -> list[str]:
     settings = current()
-    return words(str(settings.url), node, workload, settings.slos, settings.database)
+    return words(str(tried.url), node, workload, settings.slos, settings.database)
 
 
 def panel() -> None:

@@ -16,7 +16,7 @@ from dashboard import markup, verify
 from dashboard.connect import evaluator, metric_source
 from dashboard.evaluator import BEAT_S, Evaluator
 from dashboard.format import duration, scaled
-from dashboard.prove import MODEL, sweep_command
+from dashboard.prove import MODEL, Tried, sweep_command, tried
 from dashboard.settings import current
 from tuner.diagnosis import Diagnosis, Lever, NodeResult, State
 from tuner.diagnosis.render import ON_WATCH
@@ -71,8 +71,9 @@ def _live(running: Evaluator) -> None:
             st.html(_nothing(diagnosis))
         for node in diagnosis.causes:
             st.html(_cause(node))
-            _commands(node, diagnosis)
-            verify.offer(node, diagnosis.config)
+            on = tried(current(), diagnosis)
+            _commands(node, diagnosis, on)
+            verify.offer(node, on)
     st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
     depths = _depths(diagnosis)
     with st.container(key="tree"):
@@ -160,7 +161,7 @@ def _lever(lever: Lever) -> str:
     return f'<div class="lever"><b>{markup.escape(title)}</b><dl>{rows}</dl></div>'
 
 
-def _commands(node: NodeResult, diagnosis: Diagnosis) -> None:
+def _commands(node: NodeResult, diagnosis: Diagnosis, on: Tried) -> None:
     """What proves the cause's levers, ready to copy."""
     found = [
         command
@@ -169,8 +170,8 @@ def _commands(node: NodeResult, diagnosis: Diagnosis) -> None:
             command := sweep_command(
                 lever.knob,
                 lever.direction,
-                diagnosis.config,
-                url=current().url,
+                on.config,
+                url=on.url,
                 slos=current().slos,
                 engine=diagnosis.dialect,
             )
@@ -178,8 +179,10 @@ def _commands(node: NodeResult, diagnosis: Diagnosis) -> None:
     ]
     if found:
         started = any(f" {MODEL} " in command for command in found)
-        on = f" on servers that the tuner starts ({MODEL}: what is served here)" if started else ""
-        st.html(f'<div class="sub">To prove it, against the value of now{on}:</div>')
+        where = " on one replica" if current().urls else ""
+        if started:
+            where = f" on servers that the tuner starts ({MODEL}: what is served here)"
+        st.html(f'<div class="sub">To prove it, against the value of now{where}:</div>')
         st.code("\n".join(found), language=None, wrap_lines=True)
 
 

@@ -105,6 +105,8 @@ class FakeSource:
     def breakdown(
         self, name: str, by: str, window_s: float | None = None, labels: Any = None
     ) -> dict[str, Reading]:
+        if set(by.split(",")) <= {"instance", "engine", "dp_rank"}:
+            return {"": self._answer(name, GAUGES.get(name), 0.0, 1)}
         if by == "model_name":
             return {"smollm2-135m": self._answer(name, 1.0, 0.0, 1)}
         if by == "reason":

@@ -21,15 +21,16 @@ class Clock:
 
 
 def test_what_the_server_says_of_itself_is_read_anew_at_each_beat() -> None:
-    said: list[Mapping[str, Any]] = []
+    said: list[Mapping[str, Mapping[str, Any]]] = []
 
-    def tell() -> Mapping[str, Any]:
-        said.append({"device": "cpu", "knobs": {"chunk_size": {"value": 99, "high": 8192}}})
+    def tell() -> Mapping[str, Mapping[str, Any]]:
+        knobs = {"chunk_size": {"value": 99, "high": 8192}}
+        said.append({"h:1": {"device": "cpu", "knobs": knobs}})
         return said[-1]
 
     clock = Clock()
     running = Evaluator(
-        FakeSource(), target="t", settings={"max_num_seqs": "7"}, server_info=tell, clock=clock
+        FakeSource(), target="t", settings={"max_num_seqs": "7"}, servers_info=tell, clock=clock
     )
     config = running.latest().config
     assert (config["device"], config["chunk_size"], config["chunk_size_high"]) == (

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from dashboard import connect, settings
 from dashboard.cli import _parser, _settings
-from dashboard.live import Watched, chart_points
+from dashboard.live import Watched, chart_points, take
 from dashboard.settings import Settings
+from storage import open_database
+from storage.history import History
 from storage.sources import RecordedSource
+from tests.storage.conftest import wait_until
 from tests.storage.sources.serving import serving
 from tests.tuner.diagnosis.test_two_replicas import engine, two
 
@@ -71,3 +76,38 @@ def test_a_chart_shows_the_requests_of_all_replicas() -> None:
     for signal, level in (("running", 128), ("waiting", 12), ("kv_usage", 0.4)):
         points = chart_points(watched, signal, span_s=20.0, window_s=20.0)
         assert [value for _, value in points][-1] == level, signal
+
+
+@pytest.mark.parametrize(
+    ("caps", "cap"), [((64, 8), "72"), ((64, 64), "128"), ((64, None), None), ((None, None), None)]
+)
+def test_the_cap_shown_is_that_of_all_replicas(
+    caps: tuple[int | None, ...], cap: str | None
+) -> None:
+    told = "".join(
+        f'slotune:scheduler_config_info{{engine="{engine}",max_num_seqs="{value}"}} 1\n'
+        for engine, value in enumerate(caps)
+        if value is not None
+    )
+    pages = [(1000.0 + 5 * i, two(1000 + 5.0 * i) + told) for i in range(13)]
+    snapshot = take(RecordedSource(pages), 60.0)
+    assert snapshot.running.value == 128
+    assert snapshot.identity.config.get("max_num_seqs") == cap
+
+
+@pytest.mark.usefixtures("configured")
+def test_the_history_of_each_is_kept(tmp_path: Path) -> None:
+    page = "process_start_time_seconds 1\nvllm:num_requests_running 1\n"
+    with serving(page) as first, serving(page) as second:
+        chosen = replace(told(first.url, second.url), database=str(tmp_path / "slotune.db"))
+        settings.configure(chosen)
+        source = connect.metric_source()
+        assert source is not None
+        for server in (first, second):
+            wait_until(lambda server=server: server.asked > 0, "a scrape of each")  # type: ignore[misc]
+        wait_until(lambda: len(source.status().targets) == 2, "both")
+        connect._source.clear()
+        source.close()
+    with open_database(str(tmp_path / "slotune-history.db"), read_only=True) as kept:
+        for server in (first, second):
+            assert History(kept, f"{server.url}/metrics").read(60, 0.0)

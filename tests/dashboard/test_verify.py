@@ -3,6 +3,7 @@ offered."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,12 +13,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import settings, verify
+from dashboard.prove import Tried, tried
 from dashboard.settings import Settings
 from dashboard.verify_run import Verifications, View, words
 from storage import NewVerification, open_database
 from tests.tuner.fake_engine import FakeEngine
 from tuner.diagnosis.levers import MORE_REPLICAS, MORE_SEQS
-from tuner.diagnosis.model import NodeResult, State
+from tuner.diagnosis.model import Diagnosis, NodeResult, State
+from tuner.workload.grammar import DEFAULT
 
 ORIGINAL = {"max_num_seqs": 16, "chunk_size": 2048, "gpu_memory_utilization": 0.9}
 LOAD = [
@@ -108,22 +111,19 @@ NODE = NodeResult("3a.seq_cap", "Cap", State.CRITICAL, "fires", levers=(MORE_SEQ
 def test_offered_only_where_a_knob_turns_live(
     node: NodeResult, config: dict[str, str], url: str | None, offered: bool
 ) -> None:
-    settings.configure(Settings(url=url))
-    try:
-        assert verify.offered(node, config) is offered
-    finally:
-        settings.configure(Settings())
+    assert verify.offered(node, Tried(url, config)) is offered
 
 
 def page() -> None:
     import streamlit as st
 
     from dashboard import verify
+    from dashboard.prove import Tried
     from tests.dashboard.test_verify import NODE
 
     def body() -> None:
         verify.panel()
-        verify.offer(NODE, {"admin": "True"})
+        verify.offer(NODE, Tried("http://h:1", {"admin": "True"}))
 
     st.fragment(body)()
 
@@ -187,5 +187,60 @@ def test_the_button_starts_it_with_the_load_given_and_shows_progress_and_answer(
         app.run()
         text = " ".join(element.proto.body for element in app.get("html"))
         assert "The advice does harm: max_num_seqs 4 → 8" in text
+    finally:
+        settings.configure(Settings())
+
+
+TWO = Settings(urls=("http://a:1", "http://b:1"), slos=("ttft_p95<1s",), database="x.db")
+
+
+def diagnosed(**admin: str) -> Diagnosis:
+    """Of these replicas, each with a cap of its own."""
+    each = {
+        f"{name}:1": {"admin": value, "max_num_seqs": cap}
+        for (name, value), cap in zip(admin.items(), ("8", "64"), strict=True)
+    }
+    return Diagnosis(0.0, 60.0, "t", "slotune", "traffic", "", config={"device": "cpu"}, each=each)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "url", "cap"),
+    [("True", "True", "http://a:1", "8"), ("False", "True", "http://b:1", "64"),
+     ("False", "False", "http://a:1", "8")],
+)  # fmt: skip
+def test_advice_for_several_is_tried_on_the_first_that_lets_its_knobs_be_changed(
+    a: str, b: str, url: str, cap: str
+) -> None:
+    found = tried(TWO, diagnosed(a=a, b=b))
+    assert (found.url, found.config["max_num_seqs"], found.config["device"]) == (url, cap, "cpu")
+    assert verify.offered(NODE, found) is (found.config["admin"] == "True")
+
+
+def test_the_engines_of_one_of_them_are_found_by_its_instance() -> None:
+    each = {"b:1/0": {"admin": "True"}, "b:1/1": {"admin": "True"}, "a:11/0": {"admin": "True"}}
+    found = tried(TWO, replace(diagnosed(a="", b=""), each=each))
+    assert (found.url, found.config) == ("http://b:1", {"device": "cpu", "admin": "True"})
+
+
+def several() -> None:
+    from dashboard import verify
+    from dashboard.prove import tried
+    from tests.dashboard.test_verify import NODE, TWO, diagnosed
+
+    verify.offer(NODE, tried(TWO, diagnosed(a="False", b="True")))
+
+
+def test_of_several_the_page_shows_the_whole_command_for_one_and_starts_nothing() -> None:
+    settings.configure(TWO)
+    try:
+        app = AppTest.from_function(several, default_timeout=30).run()
+        assert not app.exception
+        [code] = app.code
+        assert code.value == (
+            "tuner verify --url http://b:1 --node 3a.seq_cap --workload "
+            f"{shlex.quote(DEFAULT)} --slo 'ttft_p95<1s' --database x.db"
+        )
+        assert not app.button
+        assert "one of them" in " ".join(element.proto.body for element in app.get("html"))
     finally:
         settings.configure(Settings())

@@ -105,8 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="PATH|URL",
-        help="runs kept by `tuner bench`: the newest one of --url tells what clients saw; and the "
-        "history that the dashboard keeps beside it, for a --window longer than was watched "
+        help="runs kept by `tuner bench`: the newest one of each --url tells what clients saw; and "
+        "the history that the dashboard keeps beside it, for a --window longer than was watched "
         "(default: none, so that node 3e cannot be told)",
     )
     parser.add_argument(
@@ -154,9 +154,6 @@ def run(args: argparse.Namespace) -> int:
     settings = file_settings(Path(args.settings_file)) if args.settings_file else {}
     settings |= checked(pairs(args.settings, "--set", "KNOB=VALUE"))
     labels = pairs(args.label, "--label", "NAME=VALUE")
-    if args.database and len(args.url or ()) > 1:
-        told = "--database is left aside: it tells what was kept of one server, not of several"
-        print(f"tuner diagnose: {told}", file=sys.stderr)
     check_labels(args.url or (), labels)
     _check_databases(args)
     source = open_source(
@@ -164,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         prometheus=args.prometheus,
         scrape_interval_s=args.interval,
         labels=labels or None,
-        database=args.database if _only_url(args) else None,
+        database=args.database,
         keep=False,
     )
     try:
@@ -204,10 +201,10 @@ def _evaluate(
     try:
         while True:
             window_s = args.window or 60.0
-            info = servers_info(args.url or ()) | settings  # anew each time: knobs may have moved
+            told = servers_info(args.url or ())  # anew each time: knobs may have moved
             signals = collect(
-                source, window_s=window_s, server_info=info, quantiles=quantiles, target=target,
-                client=_client_side(args),
+                source, window_s=window_s, server_info=settings, by_instance=told,
+                quantiles=quantiles, target=target, client=_client_side(args),
             )  # fmt: skip
             diagnosis = diagnose(signals, slos, history, thresholds=thresholds)
             _show(args, diagnosis, read_budgets(source, slos) if args.burn else None)
@@ -222,25 +219,19 @@ def _evaluate(
     return EXIT_CODES.get(diagnosis.severity, EXIT_DONE)
 
 
-def _only_url(args: argparse.Namespace) -> str:
-    """The one server that is watched; "" where it is a Prometheus, or there are several."""
-    return args.url[0] if args.url and len(args.url) == 1 else ""
-
-
 def _client_side(args: argparse.Namespace) -> dict[str, Reading]:
-    """What clients saw, where a database with runs of the same server is named."""
-    url = _only_url(args)
-    if not args.database or not url:
+    """What clients saw, where a database with runs of the same servers is named."""
+    if not args.database or not args.url:
         return {}
     from storage import open_database
     from storage.location import only_history
-    from tuner.diagnosis.client_side import client_readings
+    from tuner.diagnosis.client_side import clients_readings
 
     if only_history(args.database):
         return {}
     database = open_database(args.database, read_only=True)
     try:
-        return client_readings(database, url, time.time())
+        return clients_readings(database, args.url, time.time())
     finally:
         database.close()
 
@@ -287,7 +278,8 @@ def _show(args: argparse.Namespace, diagnosis: Diagnosis, budgets: Budgets | Non
         burns = {} if budgets is None else {"error_budgets": budget_text.as_dict(budgets)}
         print_json(diagnosis.as_dict() | burns)
         return
-    text = render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose, url=_only_url(args))
+    url = args.url[0] if args.url else ""  # of several one is enough to prove it on
+    text = render(diagnosis, colour=sys.stdout.isatty(), verbose=args.verbose, url=url)
     print(text, flush=True)
     if budgets is not None:
         print(f"\n{budget_text.render(budgets)}", flush=True)

@@ -53,6 +53,28 @@ def client_readings(database: Database, url: str, at_s: float) -> dict[str, Read
     return _of(run.records, server, f"run {newest.id}", run.began_unix_s, run.window_s[1])
 
 
+def clients_readings(database: Database, urls: Sequence[str], at_s: float) -> dict[str, Reading]:
+    """As client_readings, over the replicas of one target: both sides' means over all requests of
+    the newest load of each. A replica that no load was sent to is not in it, and is named."""
+    each = {url: client_readings(database, url, at_s) for url in urls}
+    told = {url: found for url, found in each.items() if all(r.ok for r in found.values())}
+    if len(each) == 1 or not told:
+        return each[urls[0]]
+    silent = [url for url in urls if url not in told]
+    of = f" (none of {', '.join(silent)})" if silent else ""
+    return {name: _pooled([found[name] for found in told.values()], of) for name in NAMES}
+
+
+def _pooled(each: Sequence[Reading], of: str) -> Reading:
+    """Means weighed by the requests they are of; as old as the oldest."""
+    samples = sum(one.samples for one in each)
+    value = sum((one.value or 0.0) * one.samples for one in each) / samples
+    return Reading(
+        Outcome.VALUE, value, f"{', '.join(one.query for one in each)}{of}",
+        max(one.window_s for one in each), samples, min(one.at_s for one in each),
+    )  # fmt: skip
+
+
 def _kept(database: Database, url: str, at_s: float) -> list[StoredMeasurement]:
     """The runs of that server: of `tuner bench`, and of studies that measured it until lately."""
     rows = [

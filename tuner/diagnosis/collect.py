@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from engine.knobs import KNOB_ALIASES
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
 from storage.sources.exposition import spellings
-from tuner.diagnosis.collect_replicas import by_replica
+from tuner.diagnosis.collect_replicas import by_replica, replicas
+from tuner.diagnosis.collect_settings import INFOS, Told, settings
 from tuner.diagnosis.collect_trends import (
     OLDEST_START,
     STARTED,
@@ -43,16 +43,13 @@ GROWTH_S = 600.0
 LONG = ("waiting", "prefix_queries", "prefix_hits")
 """Signals looked at over longer than the window."""
 
-INFOS = ("vllm:cache_config_info", "slotune:scheduler_config_info")
-
 BASELINE_WINDOWS = 5
 """The hit rate "before" is that of this many windows."""
 
-CONFIG_NAMES = KNOB_ALIASES | {
-    "num_gpu_blocks": "num_kv_blocks",
-    "device_type": "device",
+_SPEC: dict[str, SignalSpec | BreakdownSpec] = {
+    **{spec.name: spec for spec in SPECS},
+    **{split.name: split for split in BREAKDOWNS},
 }
-"""What engines call the tree's settings."""
 
 
 def collect(
@@ -61,6 +58,7 @@ def collect(
     window_s: float,
     dialect: str | None = None,
     server_info: Mapping[str, Any] | None = None,
+    by_instance: Mapping[str, Mapping[str, Any]] | None = None,
     quantiles: Mapping[str, Iterable[float]] | None = None,
     target: str = "",
     at_s: float | None = None,
@@ -68,9 +66,10 @@ def collect(
 ) -> Signals:
     """One look over the last window_s: no shorter than four scrapes, no longer than was watched.
 
-    server_info is the engine's own `/server_info`; quantiles adds quantiles of latencies by name
-    ({"ttft": [0.9]}), as SLOs need them; at_s is the evaluation's Unix time; client what clients
-    saw. Never raises for bad data: an unreachable source gives signals whose readings all say so.
+    server_info is the engine's own `/server_info`; by_instance those of several (Told);
+    quantiles adds quantiles of latencies by name ({"ttft": [0.9]}), as SLOs need them; at_s is the
+    evaluation's Unix time; client what clients saw. Never raises for bad data: an
+    unreachable source gives signals whose readings all say so.
     """
     look = _Look(
         source.at_once(_wanted(window_s)), window_s, dialect, time.time() if at_s is None else at_s
@@ -79,11 +78,14 @@ def collect(
     readings |= look.trends()
     readings |= look.before(readings) | dict(client or {})
     breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
-    breakdowns |= by_replica(look.source, look.window_s, look.at_s, look.named)
+    found = replicas(look.source, look.named("running"))
+    breakdowns |= by_replica(look.source, look.window_s, look.at_s, look.named, found)
     breakdowns |= look.started_anew(readings[OLDEST_START])
+    told = Told(server_info or {}, by_instance or {})
+    config, each = settings(look.source, look.named, found, told)
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
-        config=look.pool(readings) | look.config(server_info or {}), models=look.models(),
+        config=config, models=look.models(), each=each,
     )  # fmt: skip
 
 
@@ -229,7 +231,7 @@ class _Look:
 
     def named(self, signal: str) -> str | None:
         """The exported name of a signal of the registry."""
-        return self.resolve(next(spec for spec in SPECS if spec.name == signal))
+        return self.resolve(_SPEC[signal])
 
     def models(self) -> tuple[str, ...]:
         spec = next(spec for spec in SPECS if spec.name == "running")
@@ -237,26 +239,6 @@ class _Look:
         if name is None:
             return ()
         return tuple(sorted(m for m in self.source.breakdown(name, "model_name") if m))
-
-    def pool(self, readings: Mapping[str, Reading]) -> dict[str, str]:
-        """The size of one engine's KV pool where gauges tell it (SGLang), as settings."""
-        tokens, page = readings["kv_pool_tokens"].value, readings["kv_page_tokens"].value
-        if not tokens or not page:
-            return {}
-        return {"num_kv_blocks": f"{tokens // page:.0f}", "block_size": f"{page:.0f}"}
-
-    def config(self, server_info: Mapping[str, Any]) -> dict[str, str]:
-        """Settings by our knob names: what the engine exports, then what it says of itself."""
-        found: dict[str, str] = {}
-        if self.status.up:
-            for info in INFOS:
-                found |= self.source.info(info) or {}
-        plain = (str, int, float, bool)
-        found |= {k: str(v) for k, v in server_info.items() if isinstance(v, plain)}
-        for knob, facts in (server_info.get("knobs") or {}).items():
-            found[knob] = str(facts["value"])
-            found[f"{knob}_high"] = str(facts["high"])
-        return {CONFIG_NAMES.get(k, k): v for k, v in found.items() if v != "None"}
 
 
 def _ratio(top: Reading, bottom: Reading) -> Reading:

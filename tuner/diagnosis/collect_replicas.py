@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from storage.sources.base import MetricSource, Outcome, Reading
+from storage.sources.base import Labels, MetricSource, Outcome, Reading
 from tuner.diagnosis.collect_trends import course, share_above_0
-from tuner.diagnosis.registry import SPECS
+from tuner.diagnosis.registry import BREAKDOWNS, SPECS
 
 LABELS = ("instance", "engine", "dp_rank")
 """What tells replicas apart."""
@@ -22,29 +22,50 @@ SILENT = "silent_by_replica"
 Named = Callable[[str], str | None]
 """The exported name of a signal, None where it is not exported."""
 
+Replicas = Mapping[str, dict[str, str]]
+"""The labels of each replica's series, by its name; empty with one replica."""
+
+PEAKS = ("peak_flops", "peak_bytes")
+
+
+def process_of(labels: Labels) -> dict[str, str]:
+    """The labels of what an engine's process tells once for all its engines."""
+    return {name: value for name, value in labels.items() if name == "instance"}
+
+
+def replicas(source: MetricSource, running: str | None) -> Replicas:
+    """Those that tell how many run there, now."""
+    if running is None:
+        return {}
+    by = [label for label in LABELS if len(set(source.breakdown(running, label)) - {""}) >= 2]
+    names = source.breakdown(running, ",".join(by)) if by else {}
+    apart = len(by) - 1  # only an instance, which comes first, may have a "/" of its own
+    return {
+        name: dict(zip(by, name.rsplit("/", apart), strict=True))
+        for name in names
+        if name.strip("/")
+    }
+
 
 def by_replica(
-    source: MetricSource, window_s: float, at_s: float, named: Named
+    source: MetricSource, window_s: float, at_s: float, named: Named, found: Replicas
 ) -> dict[str, dict[str, Reading]]:
     """running, waiting, KV, tokens and TTFT as breakdowns, and of those that run requests and give
     no token, at which share of the scrapes they ran any; empty with one replica."""
     running = named("running")
-    if running is None:
+    if running is None or not found:
         return {}
-    by = ",".join(
-        label for label in LABELS if len(set(source.breakdown(running, label)) - {""}) >= 2
-    )
-    if not by:
-        return {}
-    parts = {k: r for k, r in source.breakdown(running, by).items() if k.strip("/")}
-    found = {"running_by_replica": parts} | _others(source, window_s, named, by)
-    if silent := _silent(found):
+    by = ",".join(next(iter(found.values())))
+    now = source.breakdown(running, by)
+    parts = {"running_by_replica": {name: now[name] for name in found if name in now}}
+    parts |= _others(source, window_s, named, by) | _devices(source, window_s, named, found)
+    if silent := _silent(parts):
         courses = {
-            name: course(source, running, "sum", window_s, at_s, labels=labels)
-            for name in silent if (labels := _labels(by, name))
-        }  # fmt: skip
-        found[SILENT] = {k: share_above_0(gauge) for k, gauge in courses.items() if gauge.points}
-    return found
+            name: course(source, running, "sum", window_s, at_s, labels=found[name])
+            for name in silent
+        }
+        parts[SILENT] = {k: share_above_0(gauge) for k, gauge in courses.items() if gauge.points}
+    return parts
 
 
 def _silent(found: Mapping[str, Mapping[str, Reading]]) -> list[str]:
@@ -52,12 +73,6 @@ def _silent(found: Mapping[str, Mapping[str, Reading]]) -> list[str]:
     tokens = found.get("tokens_by_replica", {})
     running = [name for name, now in found["running_by_replica"].items() if now.value]
     return [name for name in running if name in tokens and tokens[name].value == 0]
-
-
-def _labels(by: str, replica: str) -> dict[str, str]:
-    """The labels of its series; {} where its name does not tell them."""
-    labels, values = by.split(","), replica.split("/")
-    return dict(zip(labels, values, strict=True)) if len(labels) == len(values) else {}
 
 
 def _others(
@@ -77,6 +92,30 @@ def _others(
             if replica in sums
         }
     return found
+
+
+def _devices(
+    source: MetricSource, window_s: float, named: Named, found: Replicas
+) -> dict[str, dict[str, Reading]]:
+    """Each one's peaks, and what its steps took and did, as `replica/kind`; of what is told."""
+    by, parts = ",".join(next(iter(found.values()))), {}
+    for spec in SPECS:
+        if spec.name in PEAKS and (name := named(spec.name)):
+            parts[f"{spec.name}_by_replica"] = {
+                one: _gauge(source, name, labels, spec.labels_of(name))
+                for one, labels in found.items()
+            }
+    for split in BREAKDOWNS:
+        if split.by == "kind" and (name := named(split.name)):
+            counted = source.breakdown(name, f"{by},{split.by}", window_s)
+            parts[f"{split.name}_by_replica"] = dict(counted)
+    return parts
+
+
+def _gauge(source: MetricSource, name: str, labels: Labels, only: Labels) -> Reading:
+    """Of one engine, or where that is told once, of its process."""
+    own = source.gauge(name, {**labels, **only})
+    return own if own.ok else source.gauge(name, {**process_of(labels), **only})
 
 
 def _mean(total: Reading, count: Reading) -> Reading:

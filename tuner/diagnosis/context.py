@@ -67,8 +67,8 @@ class Case:
 
     def cap(self) -> float | None:
         """How many may run: max_num_seqs of every replica; None where it is not known."""
-        each = self.s.number("max_num_seqs")
-        return None if each is None else each * self.replicas
+        each = self.s.numbers("max_num_seqs")
+        return None if each is None else sum(each) * self.replicas / len(each)
 
     def of_cap(self, running: float, cap: float) -> str:
         """`4 of 8 run`. The window may hold the time before the cap was turned down."""
@@ -85,14 +85,21 @@ class Case:
         return max((rate for rate in seen if rate is not None), default=None)
 
     def pool_tokens(self) -> float | None:
-        """Tokens that one engine's KV pool holds; None where it does not tell its size."""
-        blocks, size = self.s.number("num_kv_blocks"), self.s.number("block_size")
-        return None if blocks is None or size is None else blocks * size
+        """Tokens that one engine's KV pool holds, the smallest of several; None where it does not
+        tell its size."""
+        pools = self._pools()
+        return None if pools is None else min(pools)
 
     def pools_tokens(self) -> float | None:
         """Tokens that the pools of all engines hold."""
-        each = self.pool_tokens()
-        return None if each is None else each * self.replicas
+        pools = self._pools()
+        return None if pools is None else sum(pools) * self.replicas / len(pools)
+
+    def _pools(self) -> list[float] | None:
+        blocks, sizes = self.s.numbers("num_kv_blocks"), self.s.numbers("block_size")
+        if blocks is None or sizes is None:
+            return None
+        return [count * size for count, size in zip(blocks, sizes, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +211,18 @@ class Frame:
         return Check(replace(node, missing=tuple(missing), how_to_get=how))
 
     def unset(self, case: Case, knob: str) -> Check:
-        """A setting the server does not tell."""
+        """A setting the server does not tell, or that is another at each."""
+        if (differing := self.differs(case, knob)) is not None:
+            return differing
         how = f"give it with --set {knob}=N, or --settings FILE with the server's flags"
         return self.cant_tell(case, f"{knob} is not known", (knob,), how)
+
+    def differs(self, case: Case, knob: str) -> Check | None:
+        """The result of a node that takes one value of a knob where replicas have several."""
+        told = case.s.differing().get(knob)
+        how = "look at one replica at a time, by its own --url or --label instance=NAME"
+        why, missing = f"{knob} differs: {told}", (f"one {knob} for all replicas",)
+        return None if told is None else self.cant_tell(case, why, missing, how)
 
     def not_applicable(self, case: Case, why: str) -> Check:
         return Check(self.blank(case, State.NOT_APPLICABLE, why))

@@ -94,7 +94,7 @@ def compute(case: Case, found: list[Check]) -> tuple[list[Check], Check]:
     calm = Check(replace(budget.node, state=State.OK, levers=(), summary=said), budget.exact)
     leaf = frame.judge(
         case, lambda: share, case.t("mfu_compute_bound"), evidence=roofline.evidence(case),
-        says=lambda v: f"prompts wait for arithmetic: {v:.0%} of peak FLOP/s",
+        says=lambda v: f"prompts wait for arithmetic: {roofline.of_peak(case, v, 'FLOP/s')}",
     )  # fmt: skip
     return [calm if check.key == budget.key else check for check in found], leaf
 

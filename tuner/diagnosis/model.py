@@ -104,7 +104,8 @@ class NodeResult:
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """All nodes in tree order (parents before children). traffic: "traffic", "no_traffic" or
-    "unknown"; missing_slos names the SLOs without which a node could not be judged."""
+    "unknown"; missing_slos names the SLOs without which a node could not be judged. config are the
+    settings of the target, of several replicas those that are alike; each: by replica, its own."""
 
     at_s: float
     window_s: float
@@ -115,6 +116,7 @@ class Diagnosis:
     nodes: tuple[NodeResult, ...] = ()
     missing_slos: tuple[str, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
+    each: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def causes(self) -> tuple[NodeResult, ...]:

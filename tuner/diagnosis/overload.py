@@ -96,13 +96,13 @@ def _held(case: Case, found: list[Check]) -> Held:
         if check.key not in RAISED_BY or not check.firing:
             continue
         knob = obeyed(RAISED_BY[check.key], case.s.config)
-        value, high = case.s.number(knob), case.s.number(knob + _HIGH)
-        if value is None or high is None:
-            untold += [n for n, v in ((knob, value), (knob + _HIGH, high)) if v is None]
-        elif value < high:
-            room.append(f"{knob} {value:g} can be raised, up to {high:g}")
-        else:
-            at_highest += 1
+        values, highs = case.s.numbers(knob), case.s.numbers(knob + _HIGH)
+        if values is None or highs is None:
+            untold += [n for n, v in ((knob, values), (knob + _HIGH, highs)) if v is None]
+            continue
+        low = [(v, high) for v, high in zip(values, highs, strict=True) if v < high]
+        at_highest += not low
+        room += [f"{knob} {value:g} can be raised, up to {high:g}" for value, high in low[:1]]
     return Held(tuple(room), at_highest, tuple(untold), tuple(unchecked), how)
 
 

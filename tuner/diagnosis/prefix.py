@@ -28,7 +28,7 @@ def cache_off(case: Case) -> Check:
     )  # fmt: skip
     setting = case.s.config.get("enable_prefix_caching", "").lower()
     if not setting:
-        return frame.cant_tell(
+        return frame.differs(case, "enable_prefix_caching") or frame.cant_tell(
             case, "whether prefix caching is on is not known", ("enable_prefix_caching",),
             "slotune and vLLM export it, SGLang tells it by --url; else --set "
             "enable_prefix_caching=true, or --settings FILE",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import LOOK_FOR_IT, Case, Check, Frame
@@ -38,9 +38,19 @@ class Ratio:
 def nodes(case: Case) -> list[Check]:
     """Node 7 with its two leaves."""
     found = _ratios(case)
-    top = _uneven(case, found)
+    top = _with_differences(case, _uneven(case, found))
     worst = max(found, key=lambda ratio: ratio.value, default=None)
     return [top, gate(top, _load(case, worst)), gate(top, _slow(case, worst))]
+
+
+def _with_differences(case: Case, check: Check) -> Check:
+    """Node 7 tells in which settings replicas differ, whatever it says of their load."""
+    told = tuple(case.s.differing().items())
+    return replace(check, node=replace(check.node, evidence=(*check.node.evidence, *told)))
+
+
+def _no_use(case: Case) -> tuple[str, ...]:
+    return () if case.s.differing() else _ENGINE_KNOBS
 
 
 def _alone(case: Case) -> bool:
@@ -92,7 +102,7 @@ _USES = ("tokens_by_replica", "waiting_by_replica", "kv_usage_by_replica")
 def _load(case: Case, worst: Ratio | None) -> Check:
     """7.load: the fullest replica is given more than its share."""
     frame = Frame("7.load", "One replica gets too much", "7", _USES, ("running_by_replica",),
-                  "× its share", (levers.ROUTER,), _ENGINE_KNOBS)  # fmt: skip
+                  "× its share", (levers.ROUTER,), _no_use(case))  # fmt: skip
     if _alone(case):
         return frame.not_applicable(case, "one replica only")
     if worst is None or not case.s.of("tokens_by_replica"):
@@ -110,7 +120,7 @@ def _load(case: Case, worst: Ratio | None) -> Check:
 def _slow(case: Case, worst: Ratio | None) -> Check:
     """7.slow: the fullest replica is given no more than its share and takes longer for it."""
     frame = Frame("7.slow", "One replica is slow", "7", (*_USES, "ttft_by_replica"), (),
-                  "max / median", (levers.ROUTER, levers.SLOW_REPLICA), _ENGINE_KNOBS)  # fmt: skip
+                  "max / median", (levers.ROUTER, levers.SLOW_REPLICA), _no_use(case))  # fmt: skip
     if _alone(case):
         return frame.not_applicable(case, "one replica only")
     if worst is None or not case.s.of("ttft_by_replica"):
@@ -161,15 +171,23 @@ def _percent(case: Case, replica: str) -> str:
 
 def _with_room(case: Case, full: str) -> str | None:
     """Another replica that is known to take more: its queue is short beside the full one's, its KV
-    not full, and it answers sooner."""
+    not full, nor it at a cap that is lower, and it answers sooner."""
     waiting, kv = case.s.of("waiting_by_replica"), case.s.of("kv_usage_by_replica")
     enough = max(case.t("waiting_some"), waiting.get(full, 0.0) / case.t("uneven_critical"))
     others = [name for name in _replicas(case) if name != full and name in waiting and name in kv]
     for other in sorted(others, key=lambda name: (waiting[name], kv[name])):
-        unfilled = kv[other] < case.t("kv_full")
+        unfilled = kv[other] < case.t("kv_full") and not _at_its_cap(case, other, full)
         if waiting[other] < enough and unfilled and _sooner(case, other, full):
             return other
     return None
+
+
+def _at_its_cap(case: Case, replica: str, full: str) -> bool:
+    """Whether as many run as its max_num_seqs lets, where that is less than the full one's."""
+    cap, most = (case.s.own("max_num_seqs", name) for name in (replica, full))
+    if cap is None or most is None or cap >= most:
+        return False
+    return case.s.of("running_by_replica").get(replica, 0.0) >= case.t("at_cap") * cap
 
 
 def _sooner(case: Case, other: str, full: str) -> bool:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.peaks import peaks, unlike
 
 _HOW_PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of its data sheet"
 PREFILL = ("prefill", "mixed")
 DECODE = ("decode",)
 KINDS = ("prefill", "mixed", "decode")
+_COUNTED = ("s", "flops", "bytes")
 NS_PER_S = 1e9
 """DCGM counts violations in nanoseconds, whatever older exporters say of them."""
 
@@ -22,13 +24,18 @@ NS_PER_S = 1e9
 @dataclass(frozen=True, slots=True)
 class Point:
     """Where steps of one kind lie under the roofline; shares of the device's peaks while it
-    computed them. intensity and ridge are in FLOP per byte."""
+    computed them. intensity and ridge are in FLOP per byte. replica: "" where it is of all."""
 
     kind: str
     mfu: float
     mbu: float
     intensity: float
     ridge: float
+    replica: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} steps" + (f" of {self.replica}" if self.replica else "")
 
     @property
     def side(self) -> str:
@@ -41,37 +48,34 @@ class Point:
         )
 
 
-def peaks(case: Case) -> tuple[float | None, float | None]:
-    """(FLOP/s, bytes/s): as given, else as the engine tells; 0 is not known."""
-    device = case.t.device
-    flops = device.flops_per_s or case.s.value("peak_flops") or None
-    return flops, device.bytes_per_s or case.s.value("peak_bytes") or None
-
-
 def points(case: Case) -> list[Point]:
-    """One per kind of step that ran; one of all steps where the engine tells their sum only."""
-    peak_flops, peak_bytes = peaks(case)
-    spent, flops, moved = (case.s.of(f"kind_{what}") for what in ("s", "flops", "bytes"))
-    if not peak_flops or not peak_bytes:
-        return []
-    found = [
-        Point(
-            kind,
-            flops[kind] / spent[kind] / peak_flops,
-            moved[kind] / spent[kind] / peak_bytes,
-            flops[kind] / moved[kind],
-            peak_flops / peak_bytes,
-        )
-        for kind in KINDS
-        if spent.get(kind) and flops.get(kind) and moved.get(kind)
-    ]
-    return found or _all_steps(case, peak_flops, peak_bytes)
+    """One per kind of step that ran, of unlike devices for each one; one of all steps where the
+    engine tells their sum only."""
+    each = [_point(case, kind, replica) for replica in unlike(case) or ("",) for kind in KINDS]
+    return [point for point in each if point is not None] or _all_steps(case)
 
 
-def _all_steps(case: Case, peak_flops: float, peak_bytes: float) -> list[Point]:
+def _point(case: Case, kind: str, replica: str) -> Point | None:
+    spent, flops, moved = (_counted(case, f"kind_{w}", (kind,), replica) for w in _COUNTED)
+    peak_flops, peak_bytes = peaks(case, replica)
+    if not (spent and flops and moved and peak_flops and peak_bytes):
+        return None
+    shares = (flops / spent / peak_flops, moved / spent / peak_bytes)
+    return Point(kind, *shares, flops / moved, peak_flops / peak_bytes, replica)
+
+
+def _counted(case: Case, what: str, kinds: tuple[str, ...], replica: str) -> float:
+    """Of one replica, or of all (""), in steps of these kinds."""
+    if not replica:
+        return sum(case.s.of(what).get(kind, 0.0) for kind in kinds)
+    return sum(case.s.of(f"{what}_by_replica").get(f"{replica}/{kind}", 0.0) for kind in kinds)
+
+
+def _all_steps(case: Case) -> list[Point]:
     """Over the window, its idle time included: that takes off the shares, not off FLOP per byte."""
     flops, moved = case.s.value("flops"), _moved(case)
-    if not flops or not moved:
+    peak_flops, peak_bytes = peaks(case)
+    if not (flops and moved and peak_flops and peak_bytes):
         return []
     shares = (flops / case.replicas / peak_flops, moved / case.replicas / peak_bytes)
     return [Point("all", *shares, flops / moved, peak_flops / peak_bytes)]
@@ -84,13 +88,13 @@ def _moved(case: Case) -> float | None:
 
 
 def evidence(case: Case) -> tuple[tuple[str, str], ...]:
-    return tuple((f"{point.kind} steps", str(point)) for point in points(case))
+    return tuple((point.name, str(point)) for point in points(case))
 
 
 def mfu(case: Case) -> float | None:
     """Achieved / peak FLOP/s: while steps with prompts were computed, else over the window, of one
-    device on average."""
-    if (counted := _of_kinds(case, "kind_flops", PREFILL, peaks(case)[0])) is not None:
+    device on average; of unlike devices that of the one which is nearest to its own peak."""
+    if (counted := _of_kinds(case, "kind_flops", PREFILL, 0)) is not None:
         return counted
     achieved, peak = case.s.value("flops"), peaks(case)[0]
     return achieved / case.replicas / peak if achieved is not None and peak else None
@@ -98,12 +102,18 @@ def mfu(case: Case) -> float | None:
 
 def mbu(case: Case) -> float | None:
     """Achieved / peak bytes/s, reads and writes: in pure decode steps where most time goes to
-    them, else in all steps, else over the window, of one device on average."""
+    them, else in all steps, else over the window, of one device as in mfu."""
     kinds = DECODE if (kind_share(case, DECODE) or 0.0) >= case.t("kind_most") else KINDS
-    if (counted := _of_kinds(case, "kind_bytes", kinds, peaks(case)[1])) is not None:
+    if (counted := _of_kinds(case, "kind_bytes", kinds, 1)) is not None:
         return counted
     moved, peak = _moved(case), peaks(case)[1]
     return None if moved is None or not peak else moved / case.replicas / peak
+
+
+def of_peak(case: Case, share: float, unit: str) -> str:
+    """`90% of peak FLOP/s`, and whose where devices are unlike."""
+    of_one = ", of the replica that is nearest to its own" if unlike(case) else ""
+    return f"{share:.0%} of peak {unit}{of_one}"
 
 
 def kind_share(case: Case, kinds: tuple[str, ...]) -> float | None:
@@ -121,20 +131,24 @@ def arithmetic_bound(case: Case) -> float | None:
     return share
 
 
-def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], peak: float | None) -> float | None:
+def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], of_peak: int) -> float | None:
     """Work per second of computing in these kinds of steps ÷ peak; None where none ran."""
-    spent, done = case.s.of("kind_s"), case.s.of(work)
-    seconds_, total = (sum(of.get(kind, 0.0) for kind in kinds) for of in (spent, done))
-    return total / seconds_ / peak if seconds_ and total and peak else None
+    shares = []
+    for replica in unlike(case) or ("",):
+        spent, done = (_counted(case, what, kinds, replica) for what in ("kind_s", work))
+        peak = peaks(case, replica)[of_peak]
+        if spent and done and peak:
+            shares.append(done / spent / peak)
+    return max(shares, default=None)
 
 
 def bound(case: Case) -> str | None:
     """What the roofline says the device is at, in words; None where it is at neither roof."""
     compute, memory, most = arithmetic_bound(case), mbu(case), case.t("plausible_ratio")
     if compute is not None:
-        return f"compute-bound: {compute:.0%} of peak FLOP/s"
+        return f"compute-bound: {of_peak(case, compute, 'FLOP/s')}"
     if memory is not None and case.t("mbu_warning") <= memory <= most:
-        return f"bandwidth-bound: {memory:.0%} of peak bytes/s"
+        return f"bandwidth-bound: {of_peak(case, memory, 'bytes/s')}"
     return None
 
 
@@ -160,7 +174,7 @@ def compute_bound(case: Case, frame: Frame | None = None) -> Check:
     if share > case.t("plausible_ratio"):
         return _over_the_roof(case, frame, share, "FLOP/s", "flops")
     return frame.judge(case, lambda: share, case.t("mfu_compute_bound"), evidence=evidence(case),
-                       says=lambda v: f"{v:.0%} of peak FLOP/s")  # fmt: skip
+                       says=lambda v: of_peak(case, v, "FLOP/s"))  # fmt: skip
 
 
 def _over_the_roof(case: Case, frame: Frame, share: float, unit: str, kind: str) -> Check:
@@ -221,7 +235,7 @@ def bandwidth_bound(case: Case) -> Check:
     if share > case.t("plausible_ratio"):
         return _over_the_roof(case, frame, share, "bytes/s", "bandwidth")
     return frame.judge(case, lambda: share, case.t("mbu_warning"), case.t("mbu_critical"),
-                       says=lambda v: f"{v:.0%} of the device's peak bytes/s",
+                       says=lambda v: of_peak(case, v, "bytes/s"),
                        evidence=evidence(case))  # fmt: skip
 
 

@@ -6,17 +6,15 @@ mode (VLLM_SERVER_DEV_MODE=1). Without it the tree says which setting it lacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
+from storage.sources.targets import instances
 from tuner.endpoint import base_url
 from tuner.errors import UserError
 from tuner.targets import TargetError, http
 
 TIMEOUT_S = 3.0
-
-_NO_ONES = {"value": None, "high": None}
-"""Facts of a knob that is not the same everywhere, whatever the metrics of one say."""
 
 _VLLM = "vllm_config"
 VLLM_SETTINGS = ("max_num_seqs", "max_num_batched_tokens")
@@ -36,20 +34,9 @@ def server_info(url: str) -> dict[str, Any]:
     return of_sglang(info) if _SGLANG in info else info
 
 
-def servers_info(urls: Iterable[str]) -> dict[str, Any]:
-    """What the servers that tell of themselves tell alike; a setting in which they differ is that
-    of none."""
-    told = [info for info in map(server_info, urls) if info]
-    if not told:
-        return {}
-    first, others = told[0], told[1:]
-    knobs = [info.get("knobs") or {} for info in others]
-    alike = {name: v for name, v in first.items() if all(o.get(name) == v for o in others)}
-    alike["knobs"] = {
-        name: facts if all(other.get(name) == facts for other in knobs) else _NO_ONES
-        for name, facts in (first.get("knobs") or {}).items()
-    }
-    return alike
+def servers_info(urls: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """As server_info, of each by the `instance` of its series where several are watched."""
+    return {name: server_info(url) for name, url in zip(instances(urls), urls, strict=True)}
 
 
 def of_vllm(info: dict[str, Any]) -> dict[str, Any]:

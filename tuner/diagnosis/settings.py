@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS, REPLACING
-from tuner.diagnosis.collect import CONFIG_NAMES
+from tuner.diagnosis.collect_settings import CONFIG_NAMES
 from tuner.errors import UserError
 
 _HIGH = "_high"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from engine.knobs import KNOBS
 from storage.sources.base import Outcome, Reading, SourceStatus
 
 
@@ -17,7 +18,8 @@ class Signals:
     """One look at one target.
 
     readings by signal name (the registry's), breakdowns by signal name then label value, config the
-    server's settings by our knob names. at_s is Unix seconds, window_s what rates cover.
+    server's settings by our knob names, of several replicas those that are alike; each: by replica,
+    its own. at_s is Unix seconds, window_s what rates cover.
     """
 
     target: str
@@ -29,6 +31,7 @@ class Signals:
     breakdowns: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
+    each: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Reading:
         missing = Reading(Outcome.NO_DATA, query=name, reason=f"{name} was not collected")
@@ -44,8 +47,36 @@ class Signals:
         return {k: r.value for k, r in parts.items() if r.ok and r.value is not None}
 
     def number(self, name: str) -> float | None:
-        """A numeric setting of the server, None where it does not tell (or says "None")."""
-        try:
-            return float(self.config[name])
-        except (KeyError, ValueError):
-            return None
+        """A numeric setting of the server, of several where it is the same; None where it does not
+        tell (or says "None")."""
+        return _number(self.config.get(name))
+
+    def own(self, name: str, replica: str) -> float | None:
+        """As number, of one replica; one that does not tell is as the others where these agree."""
+        return _number(self.each.get(replica, {}).get(name, self.config.get(name)))
+
+    def numbers(self, name: str) -> list[float] | None:
+        """As own, of every replica in turn; of the only one, or where they are not told apart, of
+        that. None where it is not known of one."""
+        found = [self.own(name, replica) for replica in self.each or ("",)]
+        known = [value for value in found if value is not None]
+        return known if len(known) == len(found) else None
+
+    def differing(self) -> dict[str, str]:
+        """Knobs, and the device, that are not the same everywhere: `64 at a, c; 8 at b`."""
+        found = {}
+        for name in (*KNOBS, "device"):
+            at: dict[str, list[str]] = {}
+            for replica, settings in self.each.items():
+                if name in settings:
+                    at.setdefault(settings[name], []).append(replica)
+            if len(at) > 1:
+                found[name] = "; ".join(f"{value} at {', '.join(of)}" for value, of in at.items())
+        return found
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

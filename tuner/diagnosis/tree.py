@@ -53,7 +53,7 @@ def diagnose(
     draft = Diagnosis(
         at_s=signals.at_s, window_s=signals.window_s, target=signals.target,
         dialect=signals.dialect, traffic=case.traffic, headline="", nodes=nodes,
-        missing_slos=tuple(missing), config=dict(signals.config),
+        missing_slos=tuple(missing), config=dict(signals.config), each=dict(signals.each),
     )  # fmt: skip
     return replace(draft, headline=_headline(draft))
 

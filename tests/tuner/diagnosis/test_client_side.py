@@ -14,7 +14,7 @@ from storage.sources.base import Outcome
 from tests.storage.sources.serving import serving
 from tests.tuner.diagnosis.cases import SLOS, signals
 from tuner.diagnosis import NodeResult, State, diagnose
-from tuner.diagnosis.client_side import MAX_AGE_S, client_readings
+from tuner.diagnosis.client_side import MAX_AGE_S, client_readings, clients_readings
 from tuner.endpoint import Endpoint
 from tuner.measure import Measurement
 from tuner.records import RequestRecord, to_columns
@@ -44,21 +44,24 @@ def database(tmp_path: Path) -> Iterator[Database]:
     opened.close()
 
 
-def keep(database: Database, *, url: str = URL, server_count: float = COUNT) -> None:
+def keep(
+    database: Database, *, url: str = URL, server_count: float | None = None,
+    requests: int = COUNT, seen_s: float = 0.9,
+) -> None:  # fmt: skip
     """Clients saw 900 ms, the server counted 100 ms."""
     database.add_measurement(
         stage="bench", config={"url": url}, started_at_s=NOW_S - 100, duration_s=60.0,
-        summary={"window_s": [0.0, 60.0]}, server=server_of(server_count).as_dict(),
-        records=to_columns([record(index, 0.9) for index in range(COUNT)]),
+        summary={"window_s": [0.0, 60.0]}, server=server_of(server_count, requests).as_dict(),
+        records=to_columns([record(index, seen_s) for index in range(requests)]),
     )  # fmt: skip
 
 
-def server_of(count: float = COUNT) -> ServerSide:
+def server_of(count: float | None = None, requests: int = COUNT) -> ServerSide:
     """That counted 100 ms."""
     return ServerSide(
-        prompt_tokens=8.0 * COUNT, generation_tokens=1.0 * COUNT, preemptions=0.0,
-        prefix_hit_rate=None, finished=count, queue_mean_s=0.0, first_tokens=COUNT,
-        ttft_mean_s=0.1,
+        prompt_tokens=8.0 * requests, generation_tokens=1.0 * requests, preemptions=0.0,
+        prefix_hit_rate=None, finished=requests if count is None else count, queue_mean_s=0.0,
+        first_tokens=requests, ttft_mean_s=0.1,
     )  # fmt: skip
 
 
@@ -94,6 +97,32 @@ def test_a_run_that_cannot_speak_for_now_is_not_used(
     assert found.state is State.CANT_TELL
     assert why in found.summary
     assert "tuner bench" in found.how_to_get
+
+
+OTHER = "http://127.0.0.1:8124"
+
+
+def test_of_several_servers_each_ones_newest_load_counts_by_its_requests(
+    database: Database,
+) -> None:
+    keep(database)
+    keep(database, url=OTHER, requests=10, seen_s=0.4)
+    seen = clients_readings(database, [URL, OTHER], NOW_S)["client_ttft"]
+    assert seen.value == pytest.approx((40 * 0.9 + 10 * 0.4) / 50)
+    assert seen.samples == 50
+    assert "run 1" in seen.query
+    assert "run 2" in seen.query
+    assert clients_readings(database, [URL], NOW_S) == client_readings(database, URL, NOW_S)
+
+
+def test_a_replica_that_no_load_was_sent_to_is_named(database: Database) -> None:
+    keep(database)
+    seen = clients_readings(database, [OTHER, URL], NOW_S)
+    assert seen["client_ttft"].value == pytest.approx(0.9)
+    assert seen["client_ttft"].query.endswith(f"(none of {OTHER})")
+    nothing = clients_readings(database, [OTHER, "http://h:1"], NOW_S)["client_ttft"]
+    assert nothing.outcome is Outcome.NO_DATA
+    assert "no run of this server" in nothing.reason
 
 
 def studied(database: Database, url: str = URL) -> None:

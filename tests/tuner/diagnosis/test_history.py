@@ -31,6 +31,16 @@ def page(at_s: float, began_s: float) -> str:
     )
 
 
+def remembered(path: str, url: str, began_s: float) -> None:
+    """What a dashboard has kept of a server since it began."""
+    scrape = VirtualScrape(
+        lambda: History(open_database(history_beside(path)), metrics_url(url)), interval_s=30.0
+    )
+    scrape.now_s = began_s
+    scrape.watch(time.time() - 30, lambda at_s: page(at_s, began_s))
+    scrape.close()
+
+
 @pytest.mark.parametrize(("kept", "runs"), [(True, True), (True, False), (False, True)])
 def test_a_long_window_is_answered_from_what_was_kept(
     kept: bool, runs: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -42,13 +52,7 @@ def test_a_long_window_is_answered_from_what_was_kept(
         open_database(path).close()
     with serving(lambda: page(time.time(), began_s)) as server:
         if kept:
-            scrape = VirtualScrape(
-                lambda: History(open_database(history_beside(path)), metrics_url(server.url)),
-                interval_s=30.0,
-            )
-            scrape.now_s = began_s
-            scrape.watch(time.time() - 30, lambda at_s: page(at_s, began_s))
-            scrape.close()
+            remembered(path, server.url, began_s)
         main(["diagnose", "--url", server.url, "--window", "2h", "--database", path, *QUICK])
     out, err = capsys.readouterr()
     found = json.loads(out)
@@ -59,6 +63,24 @@ def test_a_long_window_is_answered_from_what_was_kept(
     assert found["window_s"] == pytest.approx(TWO_HOURS_S, rel=0.01)
     (node,) = (node for node in found["nodes"] if node["key"] == "5")
     assert node["value"] == pytest.approx(100, rel=0.05)
+
+
+def test_a_long_window_over_several_servers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began_s, path = time.time() - TWO_HOURS_S - 600, str(tmp_path / "slotune.db")
+    body = lambda: page(time.time(), began_s)  # noqa: E731
+    with serving(body) as one, serving(body) as other:
+        for server in (one, other):
+            remembered(path, server.url, began_s)
+        urls = ["--url", one.url, "--url", other.url]
+        main(["diagnose", *urls, "--window", "2h", "--database", path, *QUICK])
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert err == ""
+    assert found["window_s"] == pytest.approx(TWO_HOURS_S, rel=0.01)
+    (node,) = (node for node in found["nodes"] if node["key"] == "5")
+    assert node["value"] == pytest.approx(200, rel=0.05)
 
 
 def test_a_database_that_is_not_there_is_told(
@@ -76,13 +98,7 @@ def test_burns_are_printed_with_what_was_watched(
     began_s = time.time() - TWO_HOURS_S
     path = str(tmp_path / "slotune.db")
     with serving(lambda: page(time.time(), began_s)) as server:
-        scrape = VirtualScrape(
-            lambda: History(open_database(history_beside(path)), metrics_url(server.url)),
-            interval_s=30.0,
-        )
-        scrape.now_s = began_s
-        scrape.watch(time.time() - 30, lambda at_s: page(at_s, began_s))
-        scrape.close()
+        remembered(path, server.url, began_s)
         words = ["--database", path, "--slo", "error_rate<1%", "--burn"]
         main(["diagnose", "--url", server.url, *words, *QUICK[:-1]])
         text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What several servers tell of themselves holds for all of them, or for none."""
+"""What several servers tell of themselves holds for all of them, or for each one alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from storage.sources import RecordedSource
-from tuner.diagnosis import collect
+from tuner.diagnosis import Signals, collect
 from tuner.diagnosis.server_info import servers_info
 
-EXPORTED = 'vllm:cache_config_info{max_num_seqs="64"} 1\nvllm:num_requests_running 1\n'
-CAPS = {"a": 64, "b": 64, "c": 8}
+CAPS = {"http://a:1": 64, "http://b:1": 64, "http://c:1": 8}
 
 
 def answer(url: str) -> dict[str, Any]:
@@ -23,25 +22,50 @@ def answer(url: str) -> dict[str, Any]:
         "max_num_seqs": cap, "chunk_size": {"value": 512, "high": 4096}}}  # fmt: skip
 
 
-def config(told: Mapping[str, Any]) -> Mapping[str, str]:
-    source = RecordedSource([(1000.0 + 5 * i, EXPORTED) for i in range(13)])
-    return collect(source, window_s=60.0, at_s=1060.0, server_info=told).config
+def page(instance: str) -> str:
+    """An engine that exports a cap of its own, which its server may correct."""
+    return (
+        f'vllm:cache_config_info{{instance="{instance}",max_num_seqs="32"}} 1\n'
+        f'vllm:num_requests_running{{instance="{instance}"}} 1\n'
+    )
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("tuner.diagnosis.server_info.server_info", answer)
+
+    def run(names: str, **settings: str) -> Signals:
+        urls = [f"http://{name}:1" for name in names]
+        text = "".join(page(f"{name}:1") for name in names)
+        source = RecordedSource([(1000.0 + 5 * i, text) for i in range(13)])
+        told: Mapping[str, Any] = servers_info(urls)
+        return collect(source, window_s=60.0, at_s=1060.0, server_info=settings, by_instance=told)
+
+    return run
 
 
 @pytest.mark.parametrize(
-    ("urls", "cap"), [("a", "64"), ("ab", "64"), ("xa", "64"), ("ac", None), ("abc", None)]
-)
-def test_a_cap_that_differs_is_that_of_none(
-    urls: str, cap: str | None, monkeypatch: pytest.MonkeyPatch
+    ("names", "alike", "each"),
+    [("a", "64", None), ("ab", "64", [64, 64]), ("ac", None, [64, 8]), ("abc", None, [64, 64, 8]),
+     ("xa", None, [32, 64]), ("x", "32", None)],
+)  # fmt: skip
+def test_a_cap_that_differs_is_each_ones_own(
+    names: str, alike: str | None, each: list[float] | None, look: Any
 ) -> None:
-    monkeypatch.setattr("tuner.diagnosis.server_info.server_info", answer)
-    found = config(servers_info(urls))
-    assert found.get("max_num_seqs") == cap
-    assert found.get("max_num_seqs_high") == (cap and "256")
-    assert (found["chunk_size"], found["device"]) == ("512", "cuda")
+    seen: Signals = look(names)
+    assert seen.config.get("max_num_seqs") == alike
+    assert seen.numbers("max_num_seqs") == (each or [float(alike or "nan")])
+    assert seen.number("max_num_seqs") == (float(alike) if alike else None)
+    if set(names) - {"x"}:
+        assert (seen.config["chunk_size"], seen.config["device"]) == ("512", "cuda")
+        assert seen.config["max_num_seqs_high"] == "256"
 
 
-def test_servers_that_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.diagnosis.server_info.server_info", answer)
-    assert servers_info("xy") == {}
-    assert config({})["max_num_seqs"] == "64"
+def test_what_a_person_tells_holds_for_all(look: Any) -> None:
+    seen: Signals = look("ac", max_num_seqs="16")
+    assert seen.config["max_num_seqs"] == "16"
+    assert seen.differing() == {}
+
+
+def test_knobs_that_differ_are_told_by_replica_and_what_is_no_knob_is_not(look: Any) -> None:
+    assert look("abc").differing() == {"max_num_seqs": "64 at a:1, b:1; 8 at c:1"}
