@@ -199,7 +199,8 @@ def _with_symptoms(nodes: list[NodeResult]) -> list[NodeResult]:
         for key in set(bare) & firing if cause in firing else ():
             if not any(parents[leaf] == key for leaf in firing):
                 cause_of.setdefault(key, cause)
-    for key in firing:  # a parent all of whose firing leaves are symptoms is one itself
+    upwards = [node.key for node in reversed(nodes) if node.firing]  # leaves before their parents
+    for key in upwards:  # a parent all of whose firing leaves are symptoms is one itself
         leaves = [leaf for leaf in firing if parents[leaf] == key]
         if key not in cause_of and leaves and all(leaf in cause_of for leaf in leaves):
             outer = {cause_of[leaf] for leaf in leaves if parents[cause_of[leaf]] != key}

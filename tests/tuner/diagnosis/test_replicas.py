@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tuner.diagnosis.cases import signals
-from tests.tuner.diagnosis.test_tree import QUEUE, SLOW_TPOT, STEPS
+from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT, STEPS
 from tuner.diagnosis import Diagnosis, Signals, State, diagnose
 from tuner.slo import parse_slos
 
@@ -61,6 +61,14 @@ def test_a_slow_replica_explains_latency_that_no_leaf_does() -> None:
     assert diagnosis.node("4").symptom_of == "7.slow"
     diagnosis = judged(SLOW, SLOW_TPOT, itl_p50=0.02, itl_p99=0.3, step_tokens_p99=500.0)
     assert diagnosis.node("4.interference").symptom_of == ""  # every replica's, not the slow one's
+
+
+def test_all_above_a_leaf_that_a_slow_replica_explains_is_its_symptom() -> None:
+    """TTFT, its prefill, and the arithmetic that prefill waits for."""
+    diagnosis = judged(SLOW, PREFILL, flops=1.8e13)  # of two devices
+    assert diagnosis.node("3b.compute").firing
+    assert [cause.key for cause in diagnosis.causes] == ["7.slow"]
+    assert [diagnosis.node(key).symptom_of for key in ("3", "3b", "3b.compute")] == ["7.slow"] * 3
 
 
 def test_without_the_tokens_of_each_replica_nobody_is_blamed() -> None:
