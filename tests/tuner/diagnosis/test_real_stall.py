@@ -35,7 +35,7 @@ def test_a_loop_that_stands_is_a_stall_and_what_misses_its_slo_a_symptom(pair: P
             pytest.skip("threads of other processes may not be traced here")
         assert named_alone("1", ill), ill.headline
         assert ill.node("1").state is State.CRITICAL
-        assert "4 run, but no token came" in ill.node("1").summary
+        assert "run, but no token came in" in ill.node("1").summary
         well = watch.until(calm)
         assert calm(well), well.headline
 
