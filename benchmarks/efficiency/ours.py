@@ -83,7 +83,8 @@ def _search(
     course: Course,
 ) -> Search:
     budget = parse_budget(f"{task.budget_s:g}s")
-    planned = plan(budget)
+    surface = task.surface
+    planned = plan(budget, change_s=0.0 if surface.live else surface.change_s(surface.baseline))
     texts = [
         f"{name}={','.join(map(setting_text, values))}"
         for name, values in task.surface.grid.items()

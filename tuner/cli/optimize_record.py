@@ -19,10 +19,12 @@ PROBES = 4
 """About how many levels a trial probes that looks for a capacity."""
 
 
-def plan_of(request: Request, calibrated_s: float = 0.0) -> Plan:
-    """How the budget is split, calibrated_s of it spent on sizing the load."""
+def plan_of(request: Request, prepared_s: float = 0.0, change_s: float = 0.0) -> Plan:
+    """How the budget is split, prepared_s of it spent on starting the server and sizing the load.
+    change_s: what another configuration takes before its load."""
     return plan(
-        request.budget, calibrated_s, window_s=request.window_s, warmup_s=request.warmup_s,
+        request.budget, prepared_s, window_s=request.window_s, warmup_s=request.warmup_s,
+        change_s=change_s,
         loads=PROBES if request.objectives[0].key == CAPACITY else len(request.loads),
     )  # fmt: skip
 

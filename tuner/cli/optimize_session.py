@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from storage import Database, StorageError, Study, StudyExistsError
@@ -18,13 +19,13 @@ from tuner.cli.invocation import command_text, resume_text
 from tuner.cli.narrate import Narrator
 from tuner.cli.optimize_record import plan_of
 from tuner.cli.optimize_request import Request
+from tuner.cli.targets import STARTS_LATER
 from tuner.measure import measure
 from tuner.quality.check import check_of
 from tuner.report.flags import Served
 from tuner.report.optimize import report_lines, result_dict
 from tuner.report.words import load_text
 from tuner.search.budget import Plan, shortage
-from tuner.search.calibrate import Calibration
 from tuner.search.candidates import closest
 from tuner.search.capacity import MOST_PROBES
 from tuner.search.decide import Config, Decision
@@ -39,8 +40,11 @@ from tuner.search.space import Space
 from tuner.search.trial import Lab
 from tuner.search.trials import number_of, trials_of
 from tuner.search.workers import Workers
-from tuner.targets import Target
+from tuner.targets import Target, TargetError
 from tuner.units import count_text
+
+START = "start_s"
+"""In a study's budget: what a start of the server took."""
 
 SEED_STEP = 10_007
 """Between the samplers of workers that joined one after the other."""
@@ -56,39 +60,40 @@ class Sitting:
         line: ProgressLine,
         space: Space,
         original: Config,
-        calibration: Calibration | None,
+        prepared_s: float,
     ) -> None:
+        """prepared_s: see plan_of; of a study that is resumed, its own counts."""
         self.args, self.request, self.database = args, request, database
         self.target, self.line, self.space, self.original = target, line, space, original
         self.goal = request.goal
         stored = (request.resumed.budget or {}) if request.resumed is not None else {}
-        calibrated_s = calibration.spent_s if calibration else stored.get("calibration_s", 0.0)
-        self.plan: Plan = plan_of(request, calibrated_s)
+        self.prepared_s = prepared_s or stored.get("calibration_s", 0.0)
+        self.plan = self._planned(stored)
         self.workers = Workers(request.name, database.optuna_storage())
         try:
             with self.workers.turn():
-                self.study = self._record(calibrated_s)
+                self.study = self._record()
         except BaseException:
             self.workers.close()
             raise
         self.ledger = StudyLedger(
             database, self.study, request.slos, request.loads[0], request.price_per_hour
         )
-        self.calibrated_s = calibrated_s
-        self.before_s = calibrated_s + self.ledger.spent_s
+        self.before_s = self.prepared_s + self.ledger.spent_s
         self.arithmetic = arithmetic(target.describe(), _highest_share(target), request.loads)
 
     def run(self) -> Decision:
         """Search and report; the study's state follows."""
-        search = self._search()
-        if self.request.resumed is not None and search.pace.left() < 1:
-            self.line.note(
-                f"nothing is measured: {self.request.name} has used its --budget "
-                f"{self.request.budget.text} ({self._used()}); a larger one goes on"
-            )
-        elif short := self._shortage():
-            self.line.note(f"caution: {short}")
         try:
+            self._see_start()
+            search = self._search()
+            if self.request.resumed is not None and search.pace.left() < 1:
+                self.line.note(
+                    f"nothing is measured: {self.request.name} has used its --budget "
+                    f"{self.request.budget.text} ({self._used()}); a larger one goes on"
+                )
+            elif short := self._shortage():
+                self.line.note(f"caution: {short}")
             decision = optimize(search)
         except KeyboardInterrupt:
             self._ended("stopped")
@@ -100,6 +105,34 @@ class Sitting:
             raise
         self._report(decision)
         return decision
+
+    def _planned(self, stored: Mapping[str, Any]) -> Plan:
+        """stored: the study's budget, which tells what a start takes once one was seen."""
+        knobs = self.target.knobs()
+        slow = [knobs[name].cost_s for name in self.space.names if not knobs[name].live]
+        return plan_of(self.request, self.prepared_s, stored.get(START, max(slow, default=0.0)))
+
+    def _see_start(self) -> None:
+        """Of a server that is started for each configuration, before anything is measured: start it
+        for the baseline and plan with the time that took. A start that fails is told by the
+        baseline's measurement, which tries it again."""
+        begun = START in (self.study.budget or {}) or self.ledger.outcomes
+        if self.target.kind not in STARTS_LATER or begun or self.arithmetic.why_not(self.original):
+            return
+        self.line.note(
+            f"  starting {self.target.kind} for the baseline; logs are in {self.args.log_dir}"
+        )
+        began_s = time.monotonic()
+        with contextlib.suppress(TargetError):
+            self.target.apply(self.original)
+        self.prepared_s += time.monotonic() - began_s
+        self.before_s = self.prepared_s
+        with self.workers.turn():
+            now = self.database.get_study(self.study.id) or self.study
+            self.plan = self._planned(now.budget or {})
+            budget = (now.budget or {}) | self.plan.as_dict()
+            budget |= {START: self.plan.change_s, "calibration_s": self.prepared_s}
+            self.study = self.database.update_study(self.study.id, budget=budget)
 
     def _shortage(self) -> str:
         most = MOST_PROBES if self.goal.until_decided else None
@@ -139,7 +172,7 @@ class Sitting:
             levers=lambda: stored_levers(self.database, self.ledger.outcomes),
         )  # fmt: skip
 
-    def _record(self, calibrated_s: float) -> Study:
+    def _record(self) -> Study:
         """Create the study, or take up the stored one; inside a turn. StudyExistsError where
         another worker has sized its load meanwhile."""
         request = self.request
@@ -148,7 +181,8 @@ class Sitting:
             "objective": str(request.objectives[0]),
             "space": self.space.as_dict() | request.stored_goal(),
             "budget": {
-                "text": request.budget.text, "calibration_s": calibrated_s, **self.plan.as_dict(),
+                "text": request.budget.text, "calibration_s": self.prepared_s,
+                **self.plan.as_dict(),
             },
             "optuna_study_name": history_name(request.name, self.space, self.goal),
             "state": "running",
@@ -202,7 +236,7 @@ class Sitting:
 
     def _used(self) -> str:
         """What the study has cost so far, all sittings together."""
-        spent_s = self.calibrated_s + self.ledger.spent_s
+        spent_s = self.prepared_s + self.ledger.spent_s
         return f"{count_text(len(self.ledger.outcomes), 'measurement')} in {spent_s:.0f} s"
 
     def _resume(self) -> str:

@@ -135,7 +135,8 @@ def _begun(
         )
         request.loads = (calibration.workload,)
     space = _space(request, knobs)
-    return Sitting(args, request, database, target, line, space, original, calibration)
+    prepared_s = calibration.spent_s if calibration is not None else 0.0
+    return Sitting(args, request, database, target, line, space, original, prepared_s)
 
 
 def _space(request: Request, knobs: dict[str, KnobRange]) -> Space:

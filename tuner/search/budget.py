@@ -1,16 +1,16 @@
 """How a budget of minutes or trials becomes trials: how many, and how long each.
 
-A time budget covers everything: calibration, two baselines, search, confirmation. Windows are
-sized so that a certain number of trials fits; with little time there are fewer, never shorter than
-a window that can tell anything. The confirmation's share is planned first, because few runs prove
-nothing.
+A time budget covers everything: calibration, starts of the server, two baselines, search,
+confirmation. Windows are sized so that a certain number of trials fits; with little time there are
+fewer, never shorter than a window that can tell anything. The confirmation's share is planned
+first, because few runs prove nothing.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tuner.errors import UserError
@@ -55,7 +55,8 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """window_s and warmup_s of each measurement; trials for the search, rounds of the confirmation
-    and how many finalists it starts with. loads: measurements of one trial."""
+    and how many finalists it starts with. loads: measurements of one trial. change_s: what putting
+    other settings in force takes, a restart where they are not live."""
 
     window_s: float
     warmup_s: float
@@ -63,11 +64,17 @@ class Plan:
     confirm_rounds: int
     finalists: int
     loads: int = 1
+    change_s: float = 0.0
 
     @property
     def slot_s(self) -> float:
         """About what one trial takes."""
-        return self.loads * (self.window_s + self.warmup_s + DRAIN_S)
+        return self.loads * (self.window_s + self.warmup_s + DRAIN_S) + self.change_s
+
+    @property
+    def baselines_s(self) -> float:
+        """About what the baselines take, on one start."""
+        return BASELINES * (self.slot_s - self.change_s) + self.change_s
 
     @property
     def confirm_slots(self) -> int:
@@ -103,20 +110,28 @@ def plan(
     window_s: float | None = None,
     warmup_s: float | None = None,
     loads: int = 1,
+    change_s: float = 0.0,
 ) -> Plan:
     """Split what is left after spent_s; window_s and warmup_s are kept where given. loads: how
-    many measurements a trial has."""
+    many measurements a trial has; change_s: what a change of the settings takes before them."""
     warmup = DEFAULT_WARMUP_S if warmup_s is None else warmup_s
     if budget.total_s is None:
-        return _split(budget.trials or MIN_TRIALS, window_s or DEFAULT_WINDOW_S, warmup, loads)
+        window_s = window_s or DEFAULT_WINDOW_S
+        return _split(budget.trials or MIN_TRIALS, window_s, warmup, loads, change_s)
     left_s = max(0.0, budget.total_s - spent_s)
     if window_s is None:
-        fitting_s = left_s / SLOTS / loads - warmup - DRAIN_S
-        if fitting_s < USUAL_WINDOW_S:
-            fitting_s = left_s / FEW_SLOTS / loads - warmup - DRAIN_S
-        window_s = min(MAX_WINDOW_S, max(MIN_WINDOW_S, fitting_s))
-    slots = int(left_s / (window_s + warmup + DRAIN_S) / loads)
-    return _split(max(MIN_TRIALS, slots), window_s, warmup, loads)
+        window_s = _fitted_s(left_s, warmup, loads, change_s)
+    slots = int(left_s / (loads * (window_s + warmup + DRAIN_S) + change_s))
+    return _split(max(MIN_TRIALS, slots), window_s, warmup, loads, change_s)
+
+
+def _fitted_s(left_s: float, warmup_s: float, loads: int, change_s: float) -> float:
+    """The window. It is worth its restart: as long, up to the default."""
+    fitting_s = (left_s / SLOTS - change_s) / loads - warmup_s - DRAIN_S
+    if fitting_s < USUAL_WINDOW_S:
+        fitting_s = (left_s / FEW_SLOTS - change_s) / loads - warmup_s - DRAIN_S
+    least_s = max(MIN_WINDOW_S, min(DEFAULT_WINDOW_S, change_s / loads))
+    return min(MAX_WINDOW_S, max(least_s, fitting_s))
 
 
 def shortage(budget: Budget, made: Plan, pairs: int, most: int | None = None) -> str:
@@ -125,7 +140,7 @@ def shortage(budget: Budget, made: Plan, pairs: int, most: int | None = None) ->
     count = trials_to_confirm(0, pairs)
     enough = f'"{count} trials"' if budget.trials is not None else f"{count * made.slot_s:.0f}s"
     told = f"a gain could be confirmed from a --budget of about {enough} on"
-    baselines_s = BASELINES * made.slot_s * (most or made.loads) / made.loads
+    baselines_s = replace(made, loads=most or made.loads).baselines_s
     if budget.total_s is not None and baselines_s >= budget.total_s:
         return (
             f"the two baselines alone may take {baselines_s:.0f} s, and the budget has "
@@ -143,11 +158,11 @@ def trials_to_confirm(used: int, pairs: int) -> int:
     return next(
         total
         for total in itertools.count(max(MIN_TRIALS, used + slots))
-        if _split(total, DEFAULT_WINDOW_S, DEFAULT_WARMUP_S, 1).confirm_slots >= slots
+        if _split(total, DEFAULT_WINDOW_S, DEFAULT_WARMUP_S, 1, 0.0).confirm_slots >= slots
     )
 
 
-def _split(slots: int, window_s: float, warmup_s: float, loads: int) -> Plan:
+def _split(slots: int, window_s: float, warmup_s: float, loads: int, change_s: float) -> Plan:
     """Two baselines, the best confirmation that its share pays for, the rest for the search."""
     left = slots - BASELINES
     finalists, rounds = next(
@@ -159,7 +174,7 @@ def _split(slots: int, window_s: float, warmup_s: float, loads: int) -> Plan:
         (1, 1),
     )
     search = left - _confirm_slots(finalists, rounds)
-    return Plan(window_s, warmup_s, search, rounds, finalists, loads)
+    return Plan(window_s, warmup_s, search, rounds, finalists, loads, change_s)
 
 
 def _confirm_slots(finalists: int, rounds: int) -> int:

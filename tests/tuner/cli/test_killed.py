@@ -174,3 +174,28 @@ def test_while_a_server_starts(tmp_path: Path, starts: int) -> None:
     rows = measurements(tmp_path)
     assert len(parts(rows)) == len(rows) == 5
     assert servers(tmp_path) == []
+
+
+def test_what_a_start_takes_is_planned_with(tmp_path: Path) -> None:
+    """It is seen at the baseline's, which is started once for both its runs."""
+    begun, script = tmp_path / "begun", tmp_path / "vllm"
+    fake = program(tmp_path / "fake", "vllm")
+    script.write_text(f'#!/bin/sh\necho >> {begun}\nsleep 2\nexec {fake} "$@"\n')
+    script.chmod(0o755)
+    words = ["--target", "vllm", "--model", "m", "--vllm-binary", str(script), "--study", "s"]
+    load = ["--workload", SHORT, *FAST, *ALL_MEET, "--budget", "5 trials"]
+    done = tuner("optimize", *words, *load, cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert "starting vllm for the baseline; logs are in .slotune/logs" in done.stderr
+    rows = measurements(tmp_path)
+    assert begun.read_text().count("\n") == starts_of([row.config for row in rows])
+    with open_database(tmp_path / "slotune.db", read_only=True) as database:
+        (study,) = database.list_studies()
+    budget = study.budget or {}
+    assert 2 <= budget["start_s"] == budget["change_s"] < 30
+    assert rows[0].duration_s is not None
+    assert rows[0].duration_s < 2, "the first baseline's server was there already"
+
+
+def starts_of(configs: list[dict[str, Any]]) -> int:
+    return sum(at == 0 or configs[at] != configs[at - 1] for at in range(len(configs)))

@@ -71,3 +71,23 @@ def test_a_budget_without_room_for_a_confirmation_is_told_and_an_ample_one_is_no
         assert bool(said) == (count < 10)
     assert '"10 trials"' in shortage(parse_budget("5 trials"), plan(parse_budget("5 trials")), 2)
     assert not shortage(parse_budget("10m"), plan(parse_budget("10m")), 2)
+
+
+def test_a_restart_is_part_of_what_a_trial_takes() -> None:
+    live, restarted = plan(parse_budget("20m")), plan(parse_budget("20m"), change_s=23.0)
+    assert restarted.slot_s == pytest.approx(live.slot_s, rel=0.1)
+    assert restarted.window_s < live.window_s - 20
+    count = BASELINES + restarted.search + restarted.confirm_slots
+    assert count * restarted.slot_s <= 1200
+
+
+@pytest.mark.parametrize(("change_s", "window_s"), [(0.0, 6.0), (8.0, 8.0), (90.0, 15.0)])
+def test_a_short_window_is_worth_its_restart(change_s: float, window_s: float) -> None:
+    assert plan(parse_budget("90s"), change_s=change_s).window_s == window_s
+
+
+def test_a_budget_that_starts_eat_is_told() -> None:
+    budget = parse_budget("4m")
+    assert "240 s" not in shortage(budget, plan(budget), 2)
+    said = shortage(budget, plan(budget, change_s=220.0), 2)
+    assert "the two baselines alone may take 259 s" in said
