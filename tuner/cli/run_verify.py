@@ -17,6 +17,7 @@ from tuner.cli.common import (
     print_json,
     task_from,
 )
+from tuner.cli.cut_off import put_back
 from tuner.cli.invocation import command_text, study_name
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
@@ -85,6 +86,7 @@ def run_verify(args: argparse.Namespace) -> int:
             of_knob(args.knob, target.knobs(), objective)
         try:
             target.start()
+            put_back(database, target, ProgressLine(quiet=args.quiet))
             sitting = _Sitting(args, database, target, slos, workload, objective, task)
             return sitting.run(window_s, warmup_s)
         except TargetError as error:

@@ -169,3 +169,32 @@ def test_ctrl_c_keeps_what_was_measured_and_restores_the_server(tmp_path: Path) 
     with open_database(path, read_only=True) as database:
         assert database.list_studies()[0].state == "stopped"
         assert database.list_verifications() == []
+
+
+def test_after_kill_the_same_command_puts_the_settings_back_and_begins_anew(tmp_path: Path) -> None:
+    words = ["--knob", "max_num_seqs=8", "--pairs", "2", *FAST]
+    with engine() as server:
+        process = start("verify", "--url", server.url, *words, cwd=tmp_path)
+        stop_when(process, lambda: server.knobs["max_num_seqs"] == 8, signal.SIGKILL)
+        assert server.knobs["max_num_seqs"] == 8
+        done = tuner("verify", "--url", server.url, *words, cwd=tmp_path)
+        assert done.returncode in (0, 1), done.stderr
+        assert "was cut off, and is now stopped: the server's own max_num_seqs=16" in done.stderr
+        assert server.knobs == ORIGINAL
+    with open_database(tmp_path / "slotune.db", read_only=True) as database:
+        first, second = database.list_studies()
+        rows = database.list_measurements(study_id=second.id)
+    assert (first.state, second.state) == ("stopped", "done")
+    assert [row.config["max_num_seqs"] for row in rows] == [16, 8, 8, 16]
+
+
+def test_a_server_that_was_started_again_since_keeps_its_settings(tmp_path: Path) -> None:
+    with engine() as server:
+        words = ["verify", "--url", server.url, "--pairs", "2", *FAST]
+        process = start(*words, "--knob", "max_num_seqs=8", cwd=tmp_path)
+        stop_when(process, lambda: server.knobs["max_num_seqs"] == 8, signal.SIGKILL)
+        server.instance_id = "another"
+        done = tuner(*words, "--knob", "max_num_seqs=16", cwd=tmp_path)
+        assert done.returncode in (0, 1), done.stderr
+        assert server.knobs["max_num_seqs"] == 8
+    assert "cut off, and is now stopped: the server has its own settings" in done.stderr
