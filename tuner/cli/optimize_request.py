@@ -12,6 +12,7 @@ from typing import Any
 from storage import Database, Study
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
+from tuner.cli.resuming import check_made_by
 from tuner.errors import UserError
 from tuner.quality import Task
 from tuner.search.budget import Budget, parse_budget
@@ -90,6 +91,8 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
     """Options, and what a study of that name has stored. Raises UserError."""
     check_names(args.knob)
     study = database.get_study(args.study) if args.study else None
+    if study is not None:
+        check_made_by(study, "optimize")
     stored: dict[str, Any] = (study.budget or {}) if study is not None else {}
     space: dict[str, Any] = (study.space or {}) if study is not None else {}
     price = args.price_per_hour if args.price_per_hour is not None else space.get("price_per_hour")

@@ -14,6 +14,7 @@ from typing import Any
 from storage import Database, Study
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
+from tuner.cli.resuming import check_made_by
 from tuner.cli.sweep import DEFAULT_POINTS
 from tuner.errors import UserError
 from tuner.quality import Task
@@ -76,8 +77,7 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
 def _resumed(args: argparse.Namespace, study: Study) -> Request:
     kept: dict[str, Any] = study.budget or {}
     space: dict[str, Any] = study.space or {}
-    if "points" not in kept or "load_knobs" not in space:
-        raise UserError(f"study {args.study!r} is no sweep; give another --study")
+    check_made_by(study, "sweep")
     loads = study.workload or {}
     quality, task = study_quality(args, kept.get("quality"))
     request = Request(
