@@ -43,11 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: B is not shown to be worse in a figure that decides; 1: it is."""
-    from tuner.exchange.find import Runs, aligned
+    from tuner.cli.outputs import check_output
+    from tuner.exchange.find import Runs, aligned, file_of
     from tuner.report.compare import compare_dict, compare_lines
     from tuner.slo import parse_slos
 
     slos = parse_slos(args.slo)
+    if args.html is not None:
+        check_output("--html", args.html, args.database, [file_of(args.a), file_of(args.b)])
     with Runs(args.database) as runs:
         a, b = runs.side(args.a), runs.side(args.b)
     each = [(load, _compared(args, slos, *aligned(*sides))) for load, sides in _by_load(args, a, b)]
@@ -108,7 +111,7 @@ def _compared(
 def _write_page(
     args: argparse.Namespace, slos: SloSet, each: Sequence[tuple[str, Compared]]
 ) -> None:
-    from tuner.cli.export import write_whole
+    from tuner.cli.outputs import write_text
     from tuner.errors import UserError
     from tuner.report.html import render_compare_html
 
@@ -118,4 +121,4 @@ def _write_page(
             "their ids (`tuner runs`)"
         )
     page = render_compare_html(each[0][1], slos)
-    write_whole(Path(args.html), lambda part: part.write_text(page, encoding="utf-8"))
+    write_text(Path(args.html), page)

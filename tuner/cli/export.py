@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tuner.exchange.find import Runs
+    from tuner.cli.outputs import check_output, write_whole
+    from tuner.exchange.find import Runs, file_of
 
     path = Path(args.output) if args.output and args.output != "-" else None
     form = args.format or (BY_ENDING.get(path.suffix.lower()) if path else None) or "jsonl"
     if form == "parquet" and path is None:
         raise UserError("Parquet is no text: give --output FILE")
+    if path is not None:
+        check_output("--output", args.output, args.database, [file_of(args.run)])
     with Runs(args.database) as runs:
         found = runs.one(args.run)
     if path is None:
@@ -76,23 +77,3 @@ def write(found: Run, form: str, path: Path | None) -> None:
         if path is not None:
             out.close()
     return None
-
-
-def write_whole(path: Path, write_to: Callable[[Path], object]) -> None:
-    """The whole file or none: written beside it, then put in its place. Raises UserError.
-
-    A device or a pipe (/dev/stdout) is written to, and never replaced; a link stays one.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            write_to(path)
-            return
-        real = Path(os.path.realpath(path))
-        part = real.with_name(f".{real.name}.part")
-        try:
-            write_to(part)
-            os.replace(part, real)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -38,9 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
-    from tuner.cli.export import write_whole
+    from tuner.cli.outputs import check_output, write_text
     from tuner.report.flags import Served, exported_text
 
+    if args.output is not None:
+        check_output("--output", args.output, args.database)
     with open_database(args.database, read_only=True) as database:
         config, target = _chosen(database, args.study)
     exported = Served.by(target).exported(config, args.service or "")
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         print(text, end="")
     else:
-        write_whole(Path(args.output), lambda part: part.write_text(text, encoding="utf-8"))
+        write_text(Path(args.output), text)
     return EXIT_DONE
 
 

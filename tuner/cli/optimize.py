@@ -89,11 +89,14 @@ def _price(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    from tuner.cli.report import check_output, report_to
+    from tuner.cli.outputs import check_output
+    from tuner.cli.report import report_to
     from tuner.cli.run_optimize import run_optimize
 
     if args.html is not None:
-        check_output("--html", args.html, args.database)  # before the study, not after it
+        check_output(
+            "--html", args.html, args.database, [args.quality]
+        )  # before the study, not after it
     ended = run_optimize(args)
     if args.html is not None:
         report_to(args.html, args.database, ended.study)

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
+    from tuner.cli.outputs import check_output
     from tuner.exchange.bundle import of_database, read_bundle
 
     if (args.study is None) == (args.from_bundle is None):
@@ -62,19 +63,6 @@ def run(args: argparse.Namespace) -> int:
         return _show(args, _fitting(read_bundle(path), path.name))
     with open_database(args.database, read_only=True) as database:
         return _show_stored(args, of_database(database, args.study))
-
-
-def check_output(option: str, path: str, database: str, **taken: str | None) -> None:
-    """UserError for a file in a folder that is not there, or one that holds something else: the
-    database, or what another option names."""
-    from storage import location
-
-    if not Path(path).resolve().parent.is_dir():
-        raise UserError(f"{option} {path}: there is no folder of that name")
-    others = {f"that of --{name.replace('_', '-')}": other for name, other in taken.items()}
-    for what, other in {"the database": location.parse(database).path, **others}.items():
-        if other is not None and Path(path).resolve() == Path(other).resolve():
-            raise UserError(f"{option} {path}: this file is {what}; name another")
 
 
 def report_to(path: str, database: str, study: str) -> None:
@@ -101,7 +89,7 @@ def _fitting(stored: StoredStudy, name: str) -> Report:
 
 
 def _show_stored(args: argparse.Namespace, stored: StoredStudy) -> int:
-    from tuner.cli.export import write_whole
+    from tuner.cli.outputs import write_whole
     from tuner.exchange.bundle import write_bundle
     from tuner.report.any_study import report_of
 
@@ -130,8 +118,8 @@ def _show(args: argparse.Namespace, report: Report) -> int:
 
 
 def _write_page(report: Report, path: str) -> None:
-    from tuner.cli.export import write_whole
+    from tuner.cli.outputs import write_text
     from tuner.report.any_study import page_of
 
     page = page_of(report)
-    write_whole(Path(path), lambda part: part.write_text(page, encoding="utf-8"))
+    write_text(Path(path), page)

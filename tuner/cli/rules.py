@@ -100,23 +100,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from tuner.cli.common import print_json
-    from tuner.rules.write import RULES_FILE, TESTS_FILE, rules_text, tests_text
+    from tuner.cli.outputs import check_output, write_text
+    from tuner.rules.write import rules_text
 
     rules, left_out = rule_set(args)
     command = command_of(args)
     for text, why in left_out.items():
         print(f"tuner rules: {text} is left out: {why}", file=sys.stderr)
-    written = []
-    if args.out:
-        folder = Path(args.out)
-        _write(folder / RULES_FILE, rules_text(rules, command, left_out))
-        _write(folder / TESTS_FILE, tests_text(rules, command))
-        written = [folder / RULES_FILE, folder / TESTS_FILE]
-    if args.grafana:
-        from tuner.rules.dashboard import dashboard_text
-
-        _write(Path(args.grafana), dashboard_text(rules))
-        written.append(Path(args.grafana))
+    files = _files(args, rules, command, left_out)
+    for number, (option, path, _) in enumerate(files):
+        _make_folder(path.parent)
+        check_output(option, str(path), own=[earlier for _, earlier, _ in files[:number]])
+    for _, path, text in files:
+        write_text(path, text)
+    written = [path for _, path, _ in files]
     if args.json:
         print_json({"left_out": left_out, "files": [*map(str, written)], **rules.groups()})
     elif not args.out:
@@ -126,15 +123,29 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _write(path: Path, text: str) -> None:
-    """The whole file or none. Raises UserError."""
-    from tuner.cli.export import write_whole
+def _files(
+    args: argparse.Namespace, rules: RuleSet, command: str, left_out: dict[str, str]
+) -> list[tuple[str, Path, str]]:
+    """(option, path, text) of each that was asked for."""
+    from tuner.rules.dashboard import dashboard_text
+    from tuner.rules.write import RULES_FILE, TESTS_FILE, rules_text, tests_text
 
+    files = []
+    if args.out:
+        folder = Path(args.out)
+        files.append(("--out", folder / RULES_FILE, rules_text(rules, command, left_out)))
+        files.append(("--out", folder / TESTS_FILE, tests_text(rules, command)))
+    if args.grafana:
+        files.append(("--grafana", Path(args.grafana), dashboard_text(rules)))
+    return files
+
+
+def _make_folder(path: Path) -> None:
+    """Raises UserError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def rule_set(args: argparse.Namespace) -> tuple[RuleSet, dict[str, str]]:

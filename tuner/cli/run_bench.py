@@ -16,6 +16,7 @@ from storage.errors import StorageError, not_kept
 from storage.rows import MeasurementState
 from tuner.cli.common import check_measurable, print_json, prometheus_from, task_from
 from tuner.cli.invocation import command_text
+from tuner.cli.outputs import check_output, write_text
 from tuner.cli.targets import target_from
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
@@ -88,8 +89,6 @@ def _checked(args: argparse.Namespace) -> Plan:
         raise UserError(f"--processes must be 1 to 256, got {args.processes}")
     if args.price_per_hour is not None and not 0 < args.price_per_hour < math.inf:
         raise UserError(f"--price-per-hour must be more than 0, got {args.price_per_hour:g}")
-    if args.html and not Path(args.html).resolve().parent.is_dir():
-        raise UserError(f"--html {args.html}: there is no folder of that name")
     slos = parse_slos(args.slo)
     if args.until_decided and not slos:
         raise UserError("--until-decided needs an --slo to decide")
@@ -102,8 +101,12 @@ def _checked(args: argparse.Namespace) -> Plan:
         extra_body=_extra_body(args.extra_body),
         processes=args.processes,
     )
+    workload = parse_workload(args.workload)
+    if args.html is not None:
+        rows = workload.source.file.path if workload.source is not None else None
+        check_output("--html", args.html, args.database, [args.quality, rows])
     return Plan(
-        slos, parse_workload(args.workload),
+        slos, workload,
         parse_duration_s(args.duration, "--duration"),
         parse_duration_s(args.warmup, "--warmup", zero_allowed=True), sending,
         task_from(args.quality),
@@ -248,8 +251,7 @@ def _open_database(args: argparse.Namespace) -> Database | None:
 
 
 def _write_html(path: str, run: Run) -> None:
-    from tuner.cli.export import write_whole
     from tuner.report.html import render_run_html
 
     page = render_run_html(run)
-    write_whole(Path(path), lambda part: part.write_text(page, encoding="utf-8"))
+    write_text(Path(path), page)

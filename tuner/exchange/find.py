@@ -14,6 +14,7 @@ from tuner.errors import UserError
 from tuner.exchange.belonging import study_named
 from tuner.exchange.read import read_file
 from tuner.exchange.run import Run, from_stored
+from tuner.printable import shortened
 
 if TYPE_CHECKING:
     from storage import Database, Measurement, Study
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 _IDS = re.compile(r"\d+(,\d+)*$")
 _ROLE = re.compile(r"(.+):(best|baseline)$")
 _PART = re.compile(r"(.+)#(\d+)$")
+MAX_ID = 2**63 - 1
+"""Of any database's rows."""
+
 HOW = "a run's id (see `tuner runs`), STUDY:best, STUDY:baseline, or a file"
 
 
@@ -41,13 +45,14 @@ class Runs:
     def side(self, text: str) -> list[Run]:
         """All runs of one configuration: one or several ids, a study's role, a file's runs."""
         if _IDS.match(text):
-            return [self.stored(int(number)) for number in text.split(",")]
-        if _is_file(text):
-            return _from_file(text)
+            return [self.stored(_whole(number)) for number in text.split(",")]
+        path = file_of(text)
+        if path is not None:
+            return _from_file(path, text)
         role = _ROLE.match(text)
         if role is not None:
             return self._role(role[1], role[2])
-        raise UserError(f"{text!r} is no run: give {HOW}{self._hint()}")
+        raise UserError(f"{shortened(text)!r} is no run: give {HOW}{self._hint()}")
 
     def one(self, text: str) -> Run:
         """Exactly one run."""
@@ -59,7 +64,7 @@ class Runs:
 
     def whole_study(self, name: str) -> list[Run] | None:
         """Every measurement of a study that has records, in order; None where there is no such."""
-        if _IDS.match(name) or _is_file(name) or not _exists(self._location):
+        if _IDS.match(name) or file_of(name) is not None or not _exists(self._location):
             return None
         study = self._database.get_study(name)
         if study is None:
@@ -139,20 +144,35 @@ def _config(study: Study, rows: Sequence[Measurement], role: str) -> dict[str, A
     raise UserError(f"study {study.name} found nothing better than its baseline: it has no best")
 
 
-def _is_file(text: str) -> bool:
+def file_of(text: str) -> Path | None:
+    """The file that a run's name stands for; None for a name of something else."""
+    if _IDS.match(text):
+        return None
     part = _PART.match(text)
-    return Path(text).exists() or (part is not None and Path(part[1]).exists())
+    return next((Path(p) for p in (text, part[1] if part else "") if p and _on_disk(p)), None)
 
 
-def _from_file(text: str) -> list[Run]:
-    part = None if Path(text).exists() else _PART.match(text)
-    if part is None:
-        return read_file(Path(text))
-    runs = read_file(Path(part[1]))
-    if not 1 <= int(part[2]) <= len(runs):
-        raise UserError(f"{part[1]} holds {len(runs)} runs: #{part[2]} is none of them")
-    return [runs[int(part[2]) - 1]]
+def _from_file(path: Path, text: str) -> list[Run]:
+    runs = read_file(path)
+    if str(path) == str(Path(text)):
+        return runs
+    number = text.rpartition("#")[2]
+    if not 1 <= _whole(number) <= len(runs):
+        raise UserError(f"{path} holds {len(runs)} runs: #{shortened(number)} is none of them")
+    return [runs[int(number) - 1]]
+
+
+def _whole(digits: str) -> int:
+    """The number; one beyond every id for more digits than one has."""
+    return int(digits) if len(digits) < len(str(MAX_ID)) else MAX_ID
 
 
 def _exists(location: str) -> bool:
-    return "://" in location or Path(location).exists()
+    return "://" in location or _on_disk(location)
+
+
+def _on_disk(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # longer than any file's name is
+        return False

@@ -33,7 +33,7 @@ def test_the_tuned_engines_command_line(
     assert main(["export-config", "s", "--as", "helm", "--output", "values.yaml"]) == 0
     assert "maxNumSeqs: 8" in (tmp_path / "values.yaml").read_text()
     assert main(["export-config", "s", "--as", "env", "--output", "no/such/file"]) == 2
-    assert "no/such/file cannot be written: No such file" in capsys.readouterr().err
+    assert "no/such/file cannot be written: there is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

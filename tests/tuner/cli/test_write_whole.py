@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli.export import write_whole
+from tuner.cli.outputs import write_whole
 from tuner.errors import UserError
 
 

@@ -125,3 +125,19 @@ def test_stored_run_is_the_run(tmp_path: Path) -> None:
     assert repr(kept.records) == repr(made().records)
     assert kept.verdict == made().verdict
     assert kept.state == "ok"
+
+
+def test_names_longer_than_any_run_or_file_has(database: str) -> None:
+    nines = "9" * 6_000
+    file = fixture("guidellm-0.8-constant.json")
+    with Runs(database) as runs:
+        for name, why in (
+            (nines, "there is no run "),
+            (f"{file}#{nines}", "is none of them"),
+            ("x" * 6_000, "is no run"),
+            (f"{'x' * 6_000}#1", "is no run"),
+        ):
+            with pytest.raises(UserError, match=why) as told:
+                runs.side(name)
+            assert len(str(told.value)) < 600
+        assert runs.whole_study("x" * 6_000) is None
