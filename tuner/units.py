@@ -18,6 +18,11 @@ LEAST_NUMBER = 1e-4
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
+def is_duration(text: str) -> bool:
+    """Whether it is written as one, of whatever length."""
+    return _DURATION.match(text) is not None
+
+
 def parse_duration_s(text: str, flag: str, *, zero_allowed: bool = False) -> float:
     """`30s`, `1.5m`, `2h` in seconds. Raises UserError naming the flag."""
     found = _DURATION.match(text)

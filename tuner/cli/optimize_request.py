@@ -102,7 +102,9 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
         objectives=_objectives(args, study, price),
         price_per_hour=price,
         loads=_loads(args, study),
-        budget=parse_budget(args.budget or stored.get("text") or DEFAULT_BUDGET),
+        budget=parse_budget(
+            args.budget if args.budget is not None else stored.get("text") or DEFAULT_BUDGET
+        ),
         window_s=_duration(args.duration, "--duration", stored.get("window_s")),
         warmup_s=_duration(args.warmup, "--warmup", stored.get("warmup_s"), zero_allowed=True),
         seed=args.seed if study is None else study.seed or 0,

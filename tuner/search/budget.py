@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tuner.errors import UserError
-from tuner.units import parse_duration_s
+from tuner.printable import shortened
+from tuner.units import is_duration, parse_duration_s
 
 SLOTS, FEW_SLOTS = 28, 22
 """Trials that windows are sized for: enough to confirm three finalists, or but one of them where
@@ -40,7 +41,7 @@ CONFIRM_PLANS = (
 ALL_FINALISTS = 2
 """Rounds that all finalists take part in, up to the first look; the best one goes on alone."""
 
-_TRIALS = re.compile(r"\s*(\d+)\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
+_TRIALS = re.compile(r"\s*(\d{1,9})\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +91,16 @@ def parse_budget(text: str) -> Budget:
         trials = int(found.group(1))
         if trials < MIN_TRIALS:
             raise UserError(
-                f"--budget {text!r}: at least {MIN_TRIALS} trials are needed (two baselines, one "
+                f"--budget {shortened(text)!r}: at least {MIN_TRIALS} trials are needed (two baselines, one "
                 "candidate, one confirming pair)"
             )
         return Budget(text.strip(), trials=trials)
-    try:
-        total_s = parse_duration_s(text, "--budget")
-    except UserError:
+    if not is_duration(text):
         raise UserError(
-            f'--budget {text!r} is neither a time nor a count; write "5m", "90s" or "20 trials"'
-        ) from None
-    return Budget(text.strip(), total_s=total_s)
+            f"--budget {shortened(text)!r} is neither a time nor a count; "
+            'write "5m", "90s" or "20 trials"'
+        )
+    return Budget(text.strip(), total_s=parse_duration_s(text, "--budget"))
 
 
 def plan(

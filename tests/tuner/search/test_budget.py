@@ -15,10 +15,18 @@ def test_both_forms() -> None:
     assert parse_budget("20trials").trials == 20
 
 
-@pytest.mark.parametrize("text", ["", "5", "five minutes", "4 trials", "-5m", "0s"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "five minutes", "4 trials", "-5m", "0s", "9" * 6000 + " trials", "9" * 6000]
+)
 def test_faults(text: str) -> None:
-    with pytest.raises(UserError, match="--budget"):
+    with pytest.raises(UserError, match="--budget") as told:
         parse_budget(text)
+    assert len(str(told.value)) < 300
+
+
+def test_a_time_out_of_bounds_is_told_so() -> None:
+    with pytest.raises(UserError, match="must be more than 0"):
+        parse_budget("0s")
 
 
 @pytest.mark.parametrize("seconds", [90, 120, 300, 600, 3600, 7200])
