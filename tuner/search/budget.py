@@ -91,8 +91,8 @@ def parse_budget(text: str) -> Budget:
         trials = int(found.group(1))
         if trials < MIN_TRIALS:
             raise UserError(
-                f"--budget {shortened(text)!r}: at least {MIN_TRIALS} trials are needed (two baselines, one "
-                "candidate, one confirming pair)"
+                f"--budget {shortened(text)!r}: at least {MIN_TRIALS} trials are needed (two "
+                "baselines, one candidate, one confirming pair)"
             )
         return Budget(text.strip(), trials=trials)
     if not is_duration(text):
