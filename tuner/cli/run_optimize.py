@@ -14,6 +14,7 @@ from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine
 from tuner.cli.executor_options import RAY, check_executor
 from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.optimize_session import Sitting
+from tuner.cli.resuming import check_alike
 from tuner.cli.targets import STARTS_LATER, leave, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
@@ -60,6 +61,7 @@ def run_sitting(args: argparse.Namespace, *, joins: bool = False) -> Ended:
         target = check_before_start(args, request)
         try:
             target.start()
+            check_alike(request.resumed, target, ProgressLine(quiet=args.quiet))
             return Ended(_tune(args, request, database, target), request.name)
         except TargetError as error:
             tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""

@@ -14,6 +14,7 @@ from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
 from tuner.cli.invocation import command_text
 from tuner.cli.narrate import Narrator
+from tuner.cli.resuming import check_alike
 from tuner.cli.sweep_plan import advise, diagnose_baseline
 from tuner.cli.sweep_request import Request, read_request
 from tuner.cli.targets import STARTS_LATER, leave, target_from
@@ -58,6 +59,7 @@ def run_sweep(args: argparse.Namespace) -> int:
             _space(request, target)
         try:
             target.start()
+            check_alike(request.resumed, target, ProgressLine(quiet=args.quiet))
             return _Sitting(args, request, database, target).run()
         except TargetError as error:
             tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
@@ -86,6 +88,8 @@ class _Sitting:
         self.knobs = target.knobs()
         found: Config = {name: knob.value for name, knob in self.knobs.items()}
         self.baseline: Config = dict(request.original or found)
+        same = request.first_url in (None, target.describe().get("url"))
+        self.keep = self.baseline if same else found
         self.narrator = Narrator(self.line, self.objective, request.slos)
         self.lab = Lab(
             target, request.loads[0], request.slos, measure, request.window_s, request.warmup_s,
@@ -118,7 +122,7 @@ class _Sitting:
             raise
         finally:
             self.line.clear()
-            leave(self.target, self.baseline, self.line)
+            leave(self.target, self.keep, self.line)
 
     def _ended(self, state: str) -> None:
         self.database.update_study(self.study.id, state=state)
