@@ -29,7 +29,7 @@ from tuner.search.budget import Plan, shortage
 from tuner.search.candidates import closest
 from tuner.search.capacity import MOST_PROBES
 from tuner.search.decide import Config, Decision
-from tuner.search.ledger import StudyLedger
+from tuner.search.ledger import StudyLedger, keep_whole
 from tuner.search.levels import LOOKS
 from tuner.search.objective import CAPACITY
 from tuner.search.optimize import Search, optimize
@@ -95,8 +95,9 @@ class Sitting:
             elif short := self._shortage():
                 self.line.note(f"caution: {short}")
             decision = optimize(search)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             self._ended("stopped")
+            keep_whole(self.ledger, stopped)
             self.line.note(f"kept: {self._used()}; go on with: {self._resume()}")
             raise
         except Exception:

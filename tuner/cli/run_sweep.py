@@ -26,7 +26,7 @@ from tuner.report.words import load_text
 from tuner.search.budget import Budget, plan
 from tuner.search.explore import baseline_failed
 from tuner.search.knob_text import knob_name
-from tuner.search.ledger import StudyLedger
+from tuner.search.ledger import StudyLedger, keep_whole
 from tuner.search.objective import Objective
 from tuner.search.pace import Pace
 from tuner.search.space import Space, joint_space, parse_axis
@@ -112,8 +112,9 @@ class _Sitting:
             answer = self._show(lines)
             self._ended(state)
             return answer
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             self._ended("stopped")
+            keep_whole(self.ledger, stopped)
             self._tell_kept(lines)
             raise
         except Exception:

@@ -38,7 +38,7 @@ from tuner.report.words import load_text
 from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S
 from tuner.search.candidates import closest
 from tuner.search.each_load import EachLoad
-from tuner.search.ledger import StudyLedger
+from tuner.search.ledger import StudyLedger, keep_whole
 from tuner.search.levels import LOOKS, MAX_ROUNDS
 from tuner.search.objective import Objective
 from tuner.search.trial import Lab, Outcome
@@ -142,8 +142,9 @@ class _Sitting:
             keep = proof.proposal.after if applied else self.before
             self._store(study.id, proof, answer, applied)
             self.database.update_study(study.id, state="done")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             self.database.update_study(study.id, state="stopped")
+            keep_whole(ledger, stopped)
             raise
         except Exception:
             with contextlib.suppress(StorageError):  # what ended it is told

@@ -42,11 +42,12 @@ class Sending:
 
 
 class MeasurementInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a measurement; made is what was measured until then."""
+    """Ctrl-C during a measurement; made is what was measured until then. whole_why: why its load,
+    measured whole, had ended before its time, "" in its time; None where it was cut short."""
 
-    def __init__(self, made: Measurement) -> None:
+    def __init__(self, made: Measurement, whole_why: str | None = None) -> None:
         super().__init__()
-        self.made = made
+        self.made, self.whole_why = made, whole_why
 
 
 class MeasurementBrokenError(UserError):
@@ -133,13 +134,13 @@ def measure(
         return summarize(made, slos)
 
     load: LoadResult | None = None
-    interrupted = "interrupted after the load, which was measured whole"
+    interrupted, whole = "interrupted after the load, which was measured whole", True
     try:
         with watching(endpoint.base_url, prometheus) as watch:
             try:
                 load = generate(plan, tick)
             except Interrupted as stopped:
-                load, interrupted = stopped.load, "interrupted"
+                load, interrupted, whole = stopped.load, "interrupted", False
                 raise
         return made_of(load, watch, ended_why)
     except KeyboardInterrupt:
@@ -150,7 +151,7 @@ def measure(
         raise MeasurementBrokenError(str(broken), made) from broken
     with held_back():
         made = made_of(load, watch, interrupted, wait=False)
-    raise MeasurementInterrupted(made)
+    raise MeasurementInterrupted(made, ended_why if whole else None)
 
 
 def _choose(load: LoadResult, plan: LoadPlan, warmup_s: float, most_s: float) -> Chosen:

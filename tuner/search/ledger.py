@@ -19,7 +19,7 @@ from tuner.exchange.provenance import provenance
 from tuner.measure import Measurement, summarize
 from tuner.measure.cautions import GeneratorLoop
 from tuner.records import from_columns, to_columns
-from tuner.search.trial import Outcome
+from tuner.search.trial import Outcome, TrialInterrupted
 from tuner.server_side import ServerSide
 from tuner.slo import SloSet, judge
 from tuner.stats import Estimate
@@ -108,6 +108,12 @@ class StudyLedger:
         if not stored or stored == self._workload.as_dict():
             return self._workload
         return Workload.from_dict(stored)
+
+
+def keep_whole(ledger: Ledger, stopped: KeyboardInterrupt) -> None:
+    """Add the trial whose load was measured whole when Ctrl-C came."""
+    if isinstance(stopped, TrialInterrupted):
+        ledger.add(stopped.outcome)
 
 
 def stored_outcome(

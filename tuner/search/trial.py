@@ -6,6 +6,7 @@ failure is the configuration's own (learned) or transient (tried once more, then
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from storage.rows import FailureKind, MeasurementState, Stage
 from tuner.endpoint import Endpoint
 from tuner.errors import UserError
 from tuner.load import LoadResult
-from tuner.measure import Measurement, summarize
+from tuner.measure import Measurement, MeasurementInterrupted, summarize
+from tuner.measure.held_back import held_back
 from tuner.measure.progress import Progress
 from tuner.slo import SloSet, Verdict, judge
 from tuner.slo.judge import MARGIN_LIMIT
@@ -124,6 +126,14 @@ class Outcome:
         return self.ok and self.verdict is not None and all(m <= 0 for m in self.verdict.margins)
 
 
+class TrialInterrupted(KeyboardInterrupt):
+    """Ctrl-C after the load of a trial, whose result is whole: outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
 def run_trial(
     lab: Lab,
     config: dict[str, Setting],
@@ -136,9 +146,9 @@ def run_trial(
     until_decided: bool = False,
 ) -> Outcome:
     """Apply, measure, judge; workload None is the lab's own. early_end and until_decided may end
-    the measurement before its time. Raises KeyboardInterrupt, and TargetError only when the target
-    is gone for good; every other failure is in the Outcome. What was measured on a server that
-    ended or was restarted meanwhile is no result."""
+    the measurement before its time. Raises KeyboardInterrupt (TrialInterrupted with what is whole),
+    and TargetError only when the target is gone for good; every other failure is in the Outcome.
+    What was measured on a server that ended or was restarted meanwhile is no result."""
     started_at_s = lab.clock()
     outcome = Outcome(
         stage, dict(config), seed, started_at_s, "failed", trial_number=trial_number,
@@ -171,18 +181,50 @@ def _measure(lab: Lab, outcome: Outcome, early_end: EarlyEnd | None, until_decid
     """The questions come first: a server that cannot answer them costs no load."""
     accuracy = lab.quality(lab.target.endpoint, outcome.config) if lab.quality else None
     lab.target.reset_prefix_cache()
-    made = lab.measure(
-        lab.target.endpoint,
-        outcome.workload or lab.workload,
-        duration_s=lab.window_s,
-        warmup_s=lab.warmup_s,
-        seed=outcome.seed,
-        slos=lab.slos,
-        price_per_hour=lab.price_per_hour,
-        on_progress=lab.on_progress,
-        should_stop=early_end,
-        stop_when_decided=until_decided,
-    )
+    try:
+        made = lab.measure(
+            lab.target.endpoint,
+            outcome.workload or lab.workload,
+            duration_s=lab.window_s,
+            warmup_s=lab.warmup_s,
+            seed=outcome.seed,
+            slos=lab.slos,
+            price_per_hour=lab.price_per_hour,
+            on_progress=lab.on_progress,
+            should_stop=early_end,
+            stop_when_decided=until_decided,
+        )
+    except MeasurementInterrupted as stopped:
+        if stopped.whole_why is not None:
+            stopped.made.ended_why = stopped.whole_why
+            _raise_whole(lab, outcome, stopped.made, accuracy, early_end)
+        raise
+    _conclude(lab, outcome, made, accuracy, early_end)
+
+
+def _raise_whole(
+    lab: Lab,
+    outcome: Outcome,
+    made: Measurement,
+    accuracy: Estimate | None,
+    early_end: EarlyEnd | None,
+) -> None:
+    """TrialInterrupted, where the trial has a result."""
+    with held_back(), contextlib.suppress(TargetError, UserError):
+        _conclude(lab, outcome, made, accuracy, early_end)
+        outcome.spent_s = lab.clock() - outcome.started_at_s
+        if outcome.ok:
+            raise TrialInterrupted(outcome)
+
+
+def _conclude(
+    lab: Lab,
+    outcome: Outcome,
+    made: Measurement,
+    accuracy: Estimate | None,
+    early_end: EarlyEnd | None,
+) -> None:
+    """What the measurement says of the trial. Raises TargetError, UserError."""
     if early_end is not None and early_end.why:
         made.ended_why = early_end.why
     if accuracy is not None:

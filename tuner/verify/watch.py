@@ -19,7 +19,7 @@ from tuner.diagnosis.client_side import readings_of
 from tuner.diagnosis.registry import dialect_of
 from tuner.diagnosis.server_info import server_info
 from tuner.endpoint import Endpoint
-from tuner.measure import Measurement, Sending
+from tuner.measure import Measurement, MeasurementInterrupted, Sending
 from tuner.slo import SloSet
 from tuner.targets.base import UNSET, Config
 from tuner.targets.flags import AUTO
@@ -77,8 +77,13 @@ def seen_while(
         began_s = time.monotonic()
         made = measure()
         took_s = time.monotonic() - began_s
-        client = readings_of(made) if isinstance(made, Measurement) else {}
-        return made, _look(source, url, config, slos, took_s, client)
+        try:
+            client = readings_of(made) if isinstance(made, Measurement) else {}
+            return made, _look(source, url, config, slos, took_s, client)
+        except KeyboardInterrupt:
+            if isinstance(made, Measurement):
+                raise MeasurementInterrupted(made, made.ended_why) from None
+            raise
     finally:
         source.close()
 

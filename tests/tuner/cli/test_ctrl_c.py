@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.tuner.cli.running import start, stop_when, stored
 from tests.tuner.cli.test_optimize import FAST, ORIGINAL, engine
 from tests.tuner.fake_server import FakeServer, answer
 from tuner.cli import main as entry
+from tuner.measure import Measurement, summarize
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -80,3 +83,37 @@ def test_before_a_command_has_begun(
     monkeypatch.setattr(sys.modules["tuner.cli.main"], "with_config", pressed)
     assert entry(["bench"]) == 130
     assert capsys.readouterr().err == "tuner: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["optimize", "--knob", "max_num_seqs=4,8", "--budget", "9 trials"],
+        ["sweep", "--knob", "concurrency=1,2,3,4"],
+        ["verify", "--knob", "max_num_seqs=8"],
+    ],
+)
+def test_a_load_of_a_study_that_was_measured_whole_is_kept(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pressed while the figures of its third one are computed."""
+    calls = itertools.count(1)
+
+    def pressed(*args: Any) -> Measurement:
+        if next(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return summarize(*args)
+
+    monkeypatch.setattr("tuner.measure.run.summarize", pressed)
+    load = ["--workload", "prompt=16,output=2,concurrency=4", "--duration", "400ms"]
+    path = tmp_path / "x.db"
+    with engine() as server:
+        command = [*words, *load, "--warmup", "0s", "--url", server.url, "--database", str(path)]
+        assert entry(command) == 130
+        assert server.knobs == ORIGINAL
+    with open_database(path, read_only=True) as database:
+        (study,) = database.list_studies()
+        rows = database.list_measurements(study_id=study.id)
+    assert study.state == "stopped"
+    assert [row.state for row in rows] == ["ok"] * 3
+    assert all(row.summary and not row.summary["ended_why"] for row in rows)

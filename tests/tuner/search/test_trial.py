@@ -9,10 +9,10 @@ import pytest
 
 from storage import open_database
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
-from tuner.measure import Measurement, summarize
+from tuner.measure import Measurement, MeasurementInterrupted, summarize
 from tuner.search.budget import parse_budget
 from tuner.search.ledger import StudyLedger
-from tuner.search.trial import Lab, Outcome, run_trial
+from tuner.search.trial import Lab, Outcome, TrialInterrupted, run_trial
 from tuner.search.trials import Config
 from tuner.slo.grammar import SloSet
 from tuner.targets.base import TargetError
@@ -141,3 +141,36 @@ def test_a_stored_measurement_names_the_server_that_was_started_for_it(tmp_path:
         StudyLedger(database, study, lab.slos, lab.workload).add(trial(lab))
         (row,) = database.list_measurements(study_id=study.id)
     assert (row.summary or {})["provenance"]["server"] == "vllm 1.2"
+
+
+def interrupted(whole_why: str | None, target: FakeTarget) -> KeyboardInterrupt:
+    surface = Surface(target)
+
+    def measure(*words: object, **named: object) -> Measurement:
+        made = surface(*words, **named)  # type: ignore[arg-type]
+        made.ended_why = "interrupted"
+        raise MeasurementInterrupted(made, whole_why)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        trial(lab_of(measure, target))
+    return stopped.value
+
+
+@pytest.mark.parametrize("why", ["", "none of 20 or more requests succeeded"])
+def test_ctrl_c_after_the_whole_load_raises_the_trial(why: str) -> None:
+    stopped = interrupted(why, FakeTarget())
+    assert isinstance(stopped, TrialInterrupted)
+    found = stopped.outcome
+    assert found.ok
+    assert found.verdict is not None
+    assert found.measurement is not None
+    assert found.measurement.ended_why == why
+
+
+@pytest.mark.parametrize(
+    ("whole_why", "target"), [(None, FakeTarget()), ("", FakeTarget(ends_in_measurement=1))]
+)
+def test_ctrl_c_amid_a_load_or_after_its_server_ended_is_no_trial(
+    whole_why: str | None, target: FakeTarget
+) -> None:
+    assert isinstance(interrupted(whole_why, target), MeasurementInterrupted)
