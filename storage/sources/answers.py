@@ -14,6 +14,10 @@ from storage.sources.base import Outcome, Reading
 
 STALE_INTERVALS = 4
 STALE_AFTER_S = 15.0
+MAX_VALUE = 1e100
+"""No server has counted so far; and what is calculated of such figures stays finite."""
+
+NO_NUMBER = "what is exported is no finite number"
 
 
 def stale_after_s(scrape_interval_s: float) -> float:
@@ -35,28 +39,36 @@ def quantile_answer(
     if found is None:
         reason = "the histogram has no +Inf bucket or no finite one"
         return Reading(Outcome.NO_DATA, query=query, window_s=window_s, at_s=at_s, reason=reason)
-    reading = answer(found.value, query, window_s, round(found.observations), at_s)
+    reading = answer(found.value, query, window_s, found.observations, at_s)
     if not reading.ok:
         return reading
     return replace(reading, bound=found.bound, bucket=found.bucket)
 
 
 def bucket_bound(text: str) -> float | None:
+    """A bucket's upper bound; None for what is no number."""
     try:
-        return float(text)
+        bound = float(text)
     except ValueError:
         return None
+    return None if math.isnan(bound) else bound
 
 
 def finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    """None for what nobody has measured: NaN, and what is out of all bounds."""
+    return value if value is not None and abs(value) <= MAX_VALUE else None
 
 
-def answer(value: float | None, query: str, window_s: float, samples: int, at_s: float) -> Reading:
+def answer(
+    value: float | None, query: str, window_s: float, samples: float, at_s: float
+) -> Reading:
     """NaN is 0/0: no traffic, never a number."""
+    samples = round(finite(samples) or 0)
     if value is None or math.isnan(value):
         reason = "nothing was observed"
         return Reading(Outcome.NO_TRAFFIC, None, query, window_s, samples, at_s, reason=reason)
+    if finite(value) is None:
+        return Reading(Outcome.NO_DATA, None, query, window_s, samples, at_s, reason=NO_NUMBER)
     return Reading(Outcome.VALUE, value, query, window_s, samples, at_s)
 
 

@@ -132,7 +132,7 @@ class PrometheusSource:
             value, series, at_s = parts
             if now_s - at_s > stale_after_s(self.scrape_interval_s):
                 return stale(query, 0.0, at_s, now_s)
-            return answer(value, query, 0.0, round(series), at_s)
+            return answer(value, query, 0.0, series, at_s)
 
         return self._fenced(ask, query, 0.0, name, wanted)
 
@@ -154,7 +154,7 @@ class PrometheusSource:
                 return None
             total, count = parts
             value = total / count if count else math.nan
-            return answer(value, query, window_s, round(count), now_s)
+            return answer(value, query, window_s, count, now_s)
 
         return self._fenced(ask, query, window_s, f"{histogram}_count", wanted)
 
@@ -190,7 +190,7 @@ class PrometheusSource:
                 counted = self.client.vector(count, now_s) if found else []
             except QueryError:
                 return {}
-            counts = {part_of(labels_, by): round(n) for labels_, n in counted}
+            counts = {part_of(labels_, by): n for labels_, n in counted}
             parts = {part_of(labels_, by): value for labels_, value in found}
             if parts:
                 return {
@@ -241,7 +241,7 @@ class PrometheusSource:
                 selected = promql.selector(spelling, wanted, window_s)
                 parts = self.client.parts(query, f"max(count_over_time({selected}))", now_s=now_s)
                 if parts is not None:
-                    return answer(parts[0], query, window_s, round(parts[1]), now_s)
+                    return answer(parts[0], query, window_s, parts[1], now_s)
             return None
 
         return self._fenced(ask, write(name, window_s, wanted), window_s, name, wanted)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from storage.sources import promql, windows
 from storage.sources.answers import (
+    NO_NUMBER,
     answer,
     bucket_bound,
     finite,
@@ -69,9 +70,8 @@ class WindowedSource(ABC):
         fault = self._fault()
         with self._lock:
             newest_s, began_s = self._store.succeeded_s, self._store.began_s
-            start_s = fold(
-                (s.values[-1] for s in self._store.find("process_start_time_seconds")), "max"
-            )
+            starts_s = (s.values[-1] for s in self._store.find("process_start_time_seconds"))
+            start_s = finite(fold(starts_s, "max"))
         age_s = None if newest_s is None else max(0.0, now_s - newest_s)
         up = fault is None and age_s is not None
         watched_s = (
@@ -124,7 +124,7 @@ class WindowedSource(ABC):
             if total is None or count is None:
                 return self._nothing(query, window_s, f"{histogram}_count", wanted)
         value = total.value / count.value if count.value else math.nan
-        return answer(value, query, window_s, round(count.value), now_s)
+        return answer(value, query, window_s, count.value, now_s)
 
     def quantile(
         self, histogram: str, q: float, window_s: float, labels: Labels | None = None
@@ -274,7 +274,8 @@ class WindowedSource(ABC):
                 Outcome.NO_DATA, query=query, window_s=window_s, reason=f"{name} is not exported"
             )
         if any(self._store.is_fresh(series) for series in found):
-            reason = "fewer than two samples in the window yet"
+            unusable = any(finite(series.values[-1]) is None for series in found)
+            reason = NO_NUMBER if unusable else "fewer than two samples in the window yet"
             return Reading(Outcome.NO_DATA, None, query, window_s, 1, newest_s, reason=reason)
         return stale(query, window_s, newest_s, self._store.newest_s or newest_s)
 

@@ -27,7 +27,8 @@ class Increase:
 def increase(
     times_s: Sequence[float], values: Sequence[float], start_s: float, end_s: float
 ) -> Increase | None:
-    """The increase of a counter over [start_s, end_s]; None with fewer than two samples in it."""
+    """The increase of a counter over [start_s, end_s]; None with fewer than two samples in
+    it, or where they are no finite numbers."""
     first = bisect_left(times_s, start_s)
     last = bisect_right(times_s, end_s) - 1
     if last <= first:
@@ -40,7 +41,7 @@ def increase(
             grown += previous
         previous = value
     sampled_s = times_s[last] - times_s[first]
-    if sampled_s <= 0:
+    if sampled_s <= 0 or not math.isfinite(grown):
         return None
     spacing_s = sampled_s / (last - first)
     before_s = times_s[first] - start_s

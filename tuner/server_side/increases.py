@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from storage.sources import Exposition
+from storage.sources.answers import bucket_bound
 from tuner.server_side.series import Series
 
 _QUEUE = "vllm:request_queue_time_seconds"
@@ -192,15 +193,18 @@ def _added(runs: Sequence[ServerSide]) -> Bounds:
 
 
 def _buckets(before: Exposition, after: Exposition) -> Bounds:
-    """The waits between two scrapes; none after a restart, where a bucket has shrunk."""
+    """The waits between two scrapes; none after a restart, where a bucket has shrunk, nor of a
+    histogram with a bucket that cannot be read."""
     start, end = _by_bound(before), _by_bound(after)
     grown = tuple((bound, count - start.get(bound, 0.0)) for bound, count in sorted(end.items()))
-    return grown if all(count >= 0 for _, count in grown) else ()
+    return grown if all(0 <= count < math.inf for _, count in grown) else ()
 
 
 def _by_bound(scrape: Exposition) -> dict[float, float]:
     counts: dict[float, float] = {}
     for series, value in scrape.find(f"{_QUEUE}_bucket"):
-        bound = float(series.labels["le"])
+        bound = bucket_bound(series.labels.get("le", ""))
+        if bound is None:
+            return {}
         counts[bound] = counts.get(bound, 0.0) + value
     return counts

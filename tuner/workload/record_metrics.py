@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from storage.sources.answers import bucket_bound
 from tuner.diagnosis.registry import SPECS
 from tuner.errors import UserError
 from tuner.workload.lengths import MAX_SIGMA
@@ -166,9 +167,9 @@ def _shape(source: MetricSource, histogram: str, window_s: float, what: str) -> 
     if not mean.ok or mean.value is None or mean.samples < 1:
         raise UserError(f"{what}: {_why(mean)}")
     counts = {
-        float(bound): reading.value
-        for bound, reading in source.breakdown(f"{histogram}_bucket", "le", window_s).items()
-        if reading.value is not None
+        bound: reading.value
+        for le, reading in source.breakdown(f"{histogram}_bucket", "le", window_s).items()
+        if reading.value is not None and (bound := bucket_bound(le)) is not None and bound > 0
     }
     bounds = np.array(sorted(counts))
     below = np.maximum.accumulate(np.array([counts[bound] for bound in bounds]))
@@ -195,7 +196,7 @@ def _written(bounds: Floats, shares: Floats, mean: float) -> tuple[str, str]:
     if len(np.unique(shares[inner])) >= 2:
         z = np.array([NormalDist().inv_cdf(share) for share in shares[inner]])
         sigma = max(SMALLEST_SIGMA, float(np.polyfit(z, np.log(bounds[inner]), 1)[0]))
-        median = mean / math.exp(sigma**2 / 2)
+        median = mean / math.exp(min(sigma, MAX_SIGMA) ** 2 / 2)
         curve = NormalDist(math.log(median), sigma)
         finite = np.isfinite(bounds)
         fitted = np.array([curve.cdf(math.log(bound)) for bound in bounds[finite]])

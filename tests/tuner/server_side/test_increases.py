@@ -64,3 +64,17 @@ def test_no_metrics_and_no_samples() -> None:
     assert idle is not None
     assert idle.queue_mean_s is None
     assert idle.queue_quantile_s(0.95)[2] == 0
+
+
+@pytest.mark.parametrize("label", ["", 'le="banana"', 'le="NaN"'])
+def test_a_bucket_that_cannot_be_read_costs_the_waits_alone(label: str) -> None:
+    line = f"vllm:request_queue_time_seconds_bucket{{{label}}} 7\n"
+    scrapes = []
+    for scrape in (exposition(5, 10, 10, 1.0), exposition(85, 108, 110, 11.0)):
+        scrapes.append(parse_exposition(line, 0.0))
+        scrapes[-1].values.update(scrape.values)
+    side = ServerSide.between(*scrapes)
+    assert side is not None
+    assert side.queue_bounds_s == ()
+    assert side.queue_count == 0
+    assert side.queue_mean_s == 0.1
