@@ -44,6 +44,7 @@ from tuner.search.sweep import (
     sweep,
 )  # fmt: skip
 from tuner.search.trial import Lab, run_trial
+from tuner.search.workers import alone
 from tuner.slo import parse_slos
 from tuner.targets import Target, TargetError
 from tuner.units import count_text
@@ -54,18 +55,28 @@ def run_sweep(args: argparse.Namespace) -> int:
     parse_slos(args.slo)  # the options' faults before the database's
     with open_database(args.database) as database:
         request = read_request(args, database)
-        target = target_from(args, request.server_knobs)
-        if target.kind in STARTS_LATER and request.server_knobs:
-            _space(request, target)
-        try:
-            target.start()
-            check_alike(request.resumed, target, ProgressLine(quiet=args.quiet))
-            return _Sitting(args, request, database, target).run()
-        except TargetError as error:
-            tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
-            raise UserError(f"{error.reason}{tail}") from error
-        finally:
-            target.stop()
+        with alone(request.name, database.optuna_storage()) as first:
+            if not first:
+                raise UserError(
+                    f"another tuner sweep, still alive, measures study {request.name!r}: wait for "
+                    "its end, or give another --study"
+                )
+            return _measured(args, request, database)
+
+
+def _measured(args: argparse.Namespace, request: Request, database: Database) -> int:
+    target = target_from(args, request.server_knobs)
+    if target.kind in STARTS_LATER and request.server_knobs:
+        _space(request, target)
+    try:
+        target.start()
+        check_alike(request.resumed, target, ProgressLine(quiet=args.quiet))
+        return _Sitting(args, request, database, target).run()
+    except TargetError as error:
+        tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
+        raise UserError(f"{error.reason}{tail}") from error
+    finally:
+        target.stop()
 
 
 def _space(request: Request, target: Target) -> Space | None:

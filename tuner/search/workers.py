@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import optuna
 
-_UNIT, _JOINED = "unit ", "joined"
+_UNIT, _JOINED, _ALONE = "unit ", "joined", "alone"
 DONE = "done"
 
 
@@ -111,6 +111,20 @@ class Workers:
             for key, value in self._board.user_attrs.items()
             if key.startswith(_UNIT)
         }
+
+
+@contextlib.contextmanager
+def alone(name: str, storage: optuna.storages.BaseStorage | None) -> Iterator[bool]:
+    """Whether nobody else alive is inside for the study `name`; who comes second is not."""
+    locks = _locks_of(storage, name)
+    try:
+        with locks.turn():
+            first = not locks.held(_ALONE)
+            if first:
+                locks.hold(_ALONE)
+        yield first
+    finally:
+        locks.close()
 
 
 def _locks_of(storage: optuna.storages.BaseStorage | None, name: str) -> Locks:

@@ -190,3 +190,25 @@ def test_a_server_that_cannot_be_changed_is_diagnosed_all_the_same(tmp_path: Pat
     assert done.returncode == 1, done.stderr
     assert "diagnosis of the baseline:" in done.stderr
     assert "no knob of this server can be turned from here" in done.stdout
+
+
+def test_a_second_one_of_a_study_is_refused_while_the_first_is_alive(tmp_path: Path) -> None:
+    words = ["sweep", "--study", "m", "--knob", "concurrency=1,2", *FAST[2:]]
+    words += ["--workload", "prompt=16,output=4,concurrency=1"]
+    database = tmp_path / "slotune.db"
+    with FakeEngine(knobs=dict(ORIGINAL)) as server, FakeEngine(knobs=dict(ORIGINAL)) as other:
+        first = start(*words, "--repeat", "40", "--url", server.url, cwd=tmp_path)
+        while not stored(database, "m"):
+            assert first.poll() is None
+        second = tuner(*words, "--url", other.url, cwd=tmp_path)
+        assert second.returncode == 2
+        assert "another tuner sweep, still alive, measures study 'm'" in second.stderr
+        stop_when(first, lambda: len(stored(database, "m")) >= 3, signal.SIGKILL)
+        kept = len(stored(database, "m"))
+        third = tuner(*words, "--repeat", str(kept // 2 + 1), "--url", server.url, cwd=tmp_path)
+    assert third.returncode == 0, third.stderr
+    with open_database(database, read_only=True) as opened:
+        rows = opened.list_measurements()
+    parts = {(row.seed, str((row.workload or {})["text"])) for row in rows}
+    assert len(rows) == len(parts) == 2 * (kept // 2 + 1)
+    assert not [path for path in tmp_path.glob(".*.lock") if not path.name.endswith("turn.lock")]
