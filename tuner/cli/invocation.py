@@ -10,6 +10,7 @@ import time
 
 from tuner.cli.common import DEFAULT_DATABASE
 from tuner.cli.executor_options import executor_words
+from tuner.cli.targets import DEFAULT_LOG_DIR, DEFAULT_STARTUP_S
 
 _SECRET = "--api-key"
 _SECRET_INSIDE = re.compile(rf"{_SECRET}(?:=|\s+)\S+")
@@ -39,17 +40,34 @@ def without_secrets(text: str) -> str:
 
 
 def resume_text(args: argparse.Namespace, study: str, budget: str = "TIME") -> str:
-    """The command that goes on with a study; budget: what stands for the larger one."""
-    words = ["tuner", "optimize", "--study", study]
+    """The command that goes on with a study of optimize; budget: what stands for the larger one."""
+    words = [*_target_words(args), *executor_words(args), *_database_words(args)]
+    return _text("optimize", study, [*words, "--budget", budget])
+
+
+def resume_sweep_text(args: argparse.Namespace, study: str) -> str:
+    """The command that goes on with a sweep."""
+    return _text("sweep", study, [*_target_words(args), *_database_words(args)])
+
+
+def _text(command: str, study: str, words: list[str]) -> str:
+    return shlex.join(map(without_secrets, ["tuner", command, "--study", study, *words]))
+
+
+def _target_words(args: argparse.Namespace) -> list[str]:
+    """KEY stands for the API key."""
+    model = ["--model", args.model] if args.model else []
+    key = ["--api-key", "KEY"] if args.api_key else []
     if args.url:
-        words += ["--url", args.url]
-    else:
-        words += ["--target", args.target]
-        words += ["--model", args.model] if args.model else []
-        words += ["--vllm-binary", args.vllm_binary] if args.target == "vllm" else []
-        words += ["--sglang-command", args.sglang_command] if args.target == "sglang" else []
-        words += [f"--serve-args={args.serve_args}"] if args.serve_args else []
-        words += executor_words(args)
-    if args.database != DEFAULT_DATABASE:
-        words += ["--database", args.database]
-    return shlex.join([*map(without_secrets, words), "--budget", budget])
+        return ["--url", args.url, *model, *key]
+    words = ["--target", args.target, *model, *key]
+    words += ["--vllm-binary", args.vllm_binary] if args.target == "vllm" else []
+    words += ["--sglang-command", args.sglang_command] if args.target == "sglang" else []
+    words += [f"--serve-args={args.serve_args}"] if args.serve_args else []
+    if args.startup_timeout != DEFAULT_STARTUP_S:
+        words += ["--startup-timeout", f"{args.startup_timeout:g}"]
+    return words + (["--log-dir", args.log_dir] if args.log_dir != DEFAULT_LOG_DIR else [])
+
+
+def _database_words(args: argparse.Namespace) -> list[str]:
+    return ["--database", args.database] if args.database != DEFAULT_DATABASE else []

@@ -12,7 +12,7 @@ from typing import Any
 from storage import Database, StorageError, Study, open_database
 from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
-from tuner.cli.invocation import command_text
+from tuner.cli.invocation import command_text, resume_sweep_text
 from tuner.cli.narrate import Narrator
 from tuner.cli.resuming import check_alike
 from tuner.cli.sweep_plan import advise, diagnose_baseline
@@ -220,11 +220,8 @@ class _Sitting:
     def _tell_kept(self, lines: list[Line]) -> None:
         kept = count_text(len(self.ledger.outcomes), "measurement")
         total = f" of {count_of(lines, self.request.repeat)}" if lines else ""
-        self.line.note(f"kept: {kept}{total}, in study {self.study.name}; {self._go_on()}")
-
-    def _go_on(self) -> str:
-        where = f"--url {self.args.url}" if self.args.url else f"--target {self.args.target} …"
-        return f"go on with: tuner sweep --study {self.study.name} {where}"
+        go_on = resume_sweep_text(self.args, self.study.name)
+        self.line.note(f"kept: {kept}{total}, in study {self.study.name}; go on with: {go_on}")
 
     def _show(self, lines: list[Line]) -> int:
         if not lines:

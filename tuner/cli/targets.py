@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tuner.targets.base import Config
 
 KINDS = ("slotune", "vllm", "sglang")
+DEFAULT_STARTUP_S, DEFAULT_LOG_DIR = 600.0, ".slotune/logs"
+
 STARTS_LATER = ("vllm", "sglang")
 """Targets that start at their first configuration: faults of the knobs show before."""
 
@@ -46,13 +48,13 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--startup-timeout",
         type=_seconds,
-        default=600.0,
+        default=DEFAULT_STARTUP_S,
         metavar="S",
-        help="seconds (default 600)",
+        help=f"seconds (default {DEFAULT_STARTUP_S:g})",
     )
     group.add_argument(
         "--log-dir",
-        default=".slotune/logs",
+        default=DEFAULT_LOG_DIR,
         metavar="DIR",
         help="server logs (default %(default)s)",
     )

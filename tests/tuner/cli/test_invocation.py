@@ -12,9 +12,10 @@ from storage import open_database
 from tests.tuner.fake_engine import FakeEngine
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget
 from tuner.cli import main
-from tuner.cli.common import DEFAULT_DATABASE, ProgressLine
-from tuner.cli.invocation import command_text, resume_text
-from tuner.cli.targets import leave
+from tuner.cli.common import ProgressLine, add_database_option
+from tuner.cli.executor_options import add_executor_options
+from tuner.cli.invocation import command_text, resume_sweep_text, resume_text
+from tuner.cli.targets import add_tuned_target_options, leave
 
 SECRET = "s3cr3t"
 
@@ -42,11 +43,19 @@ def test_what_is_no_secret_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert command_text() == "tuner bench --slo 'ttft_p95<500ms' --seed 3"
 
 
+def begun(**given: object) -> argparse.Namespace:
+    """The options of a study at a URL, and those given."""
+    parser = argparse.ArgumentParser()
+    add_tuned_target_options(parser)
+    add_database_option(parser)
+    add_executor_options(parser)
+    args = parser.parse_args(["--url", "http://host:8000"])
+    vars(args).update(given)
+    return args
+
+
 def test_the_way_to_go_on_hides_the_password() -> None:
-    args = argparse.Namespace(
-        url="http://host:8000", database=f"postgresql://me:{SECRET}@host/db", target="slotune"
-    )
-    text = resume_text(args, "s")
+    text = resume_text(begun(database=f"postgresql://me:{SECRET}@host/db"), "s")
     assert SECRET not in text
     assert "postgresql://me:***@host/db" in text
 
@@ -101,6 +110,17 @@ def test_a_study_that_ends_by_a_bug_is_not_left_running(
 
 
 def test_the_way_to_go_on_names_the_kind_of_budget() -> None:
-    args = argparse.Namespace(url="http://host:8000", database=DEFAULT_DATABASE)
-    assert resume_text(args, "s").endswith("--budget TIME")
-    assert resume_text(args, "s", "N trials").endswith("--budget 'N trials'")
+    assert resume_text(begun(), "s").endswith("--budget TIME")
+    assert resume_text(begun(), "s", "N trials").endswith("--budget 'N trials'")
+
+
+def test_the_way_to_go_on_is_complete() -> None:
+    args = begun(model="m", database="x.db", api_key=SECRET)
+    rest = f"--study s --url {args.url} --model m --api-key KEY --database x.db"
+    assert resume_text(args, "s") == f"tuner optimize {rest} --budget TIME"
+    assert resume_sweep_text(args, "s") == f"tuner sweep {rest}"
+    started = begun(url=None, target="vllm", model="m", startup_timeout=1800.0, log_dir="logs")
+    assert resume_sweep_text(started, "s") == (
+        "tuner sweep --study s --target vllm --model m --vllm-binary vllm --startup-timeout 1800 "
+        "--log-dir logs"
+    )
