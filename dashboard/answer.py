@@ -23,8 +23,10 @@ from dashboard.history import (
     same_config,
     unmet_text,
 )
-from storage import Study
+from storage import Study, Verification
+from tuner.report.verify import TITLES
 from tuner.report.words import ANSWERS, GAINS
+from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE
 from tuner.units import digits, show
 
@@ -34,6 +36,7 @@ _TONES = {
     "undecided": "warn",
     "none_feasible": "bad",
 }
+VERIFIED_TONES = {"holds": "good", "refuted": "warn", "harmful": "bad", "undecided": "warn"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Ans
     )
 
 
+def verified_answer(kept: Verification) -> Answer:
+    """What a verification answers: whether the advice holds, not which configuration is best."""
+    title, tone = TITLES[kept.outcome], VERIFIED_TONES[kept.outcome]
+    return Answer(title, tone, kept.reason or "", "", None, None)
+
+
 def _so_far(found: Sequence[Point], objective: Objective) -> Answer:
     base, best = baseline(found), best_so_far(found, objective)
     beaten = best is not None and (base is None or dict(best.config) != dict(base.config))
@@ -107,6 +116,12 @@ def _side(stored: Any, found: Sequence[Point]) -> Side | None:
         reason=unmet_text(verdict),
         runs=int(stored.get("runs") or 1),
     )
+
+
+def side_of_pooled(config: Mapping[str, Any], pooled: Pooled) -> Side:
+    verdict = pooled.verdict.as_dict()
+    figures = {key: estimate(figure.as_dict()) for key, figure in pooled.summary.items()}
+    return Side(config, figures, outcome_of(verdict), unmet_text(verdict), pooled.runs)
 
 
 def _of_point(point: Point | None) -> Side | None:

@@ -15,6 +15,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import markup
+from dashboard.answer import VERIFIED_TONES
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration
 from dashboard.prove import Tried
@@ -32,8 +33,6 @@ ON_ONE = (
     "This page turns no knob of several replicas: verify the advice on one of them, whose clients "
     "then share it with the load that this sends and see its settings change and come back:"
 )
-
-_TONES = {"holds": "good", "refuted": "warn", "harmful": "bad", "undecided": "info"}
 
 
 @st.cache_resource(show_spinner=False, on_release=lambda runs: runs.close())
@@ -104,7 +103,7 @@ def _ended(view: View) -> str:
     outcome = str(view.result.get("outcome", ""))
     title = f"{TITLES.get(outcome, outcome)}: {view.result.get('change', '')}"
     text = f"{view.result.get('reason', '')}. {_figures(view.result)}"
-    return markup.message(title, text, _TONES.get(outcome, "info"))
+    return markup.message(title, text, VERIFIED_TONES.get(outcome, "info"))
 
 
 def _figures(result: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def draw(answer: Answer, objective: Objective, *, running: bool, loads: int = 1)
     sides = [("baseline", answer.base), ("best", answer.best)]
     present = [(name, side) for name, side in sides if side is not None]
     if present:
-        st.html(_table(present, objective))
+        st.html(table(present, objective.metric))
     for engine, command in answer.flags.items():
         st.html(f'<div class="sub">To run it with {markup.escape(engine)}:</div>')
         st.code(command, language=None, wrap_lines=True)
@@ -69,13 +69,14 @@ def figure_cell(figure: Estimate | None, name: str) -> str:
     return f"{markup.escape(main)}{spread}{count}"
 
 
-def _table(sides: Sequence[tuple[str, Side]], objective: Objective) -> str:
+def table(sides: Sequence[tuple[str, Side]], first: str) -> str:
+    """first: the figure that stands above all others."""
     rows = [
         ["Configuration", *(config_cell(side.config) for _, side in sides)],
         ["SLOs", *(_outcome_cell(side) for _, side in sides)],
         ["Measurements pooled", *(str(side.runs) for _, side in sides)],
     ]
-    names = _shown([side for _, side in sides], objective)
+    names = _shown([side for _, side in sides], first)
     rows += [
         [_name_cell(name), *(figure_cell(side.figures.get(name), name) for _, side in sides)]
         for name in names
@@ -94,13 +95,13 @@ def _outcome_cell(side: Side) -> str:
     return f'{pill} <span class="sub">{markup.escape(side.reason)}</span>'
 
 
-def _shown(sides: Sequence[Side], objective: Objective) -> list[str]:
-    """The objective first, then rates, then latencies at p50, p95 and p99."""
+def _shown(sides: Sequence[Side], first: str) -> list[str]:
+    """That one first, then rates, then latencies at p50, p95 and p99."""
     present = {
         name for side in sides for name, figure in side.figures.items() if figure.value is not None
     }
     latencies = [f"{name}_{stat}" for name in _LATENCIES for stat in ("p50", "p95", "p99")]
-    order = [objective.metric, *FIGURES, *latencies]
+    order = [first, *FIGURES, *latencies]
     return [name for name in dict.fromkeys(order) if name in present]
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import streamlit as st
 
 from dashboard import charts, history, markup
-from dashboard.answer import answer_of
+from dashboard.answer import answer_of, verified_answer
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration, quantity
 from dashboard.history import Objective, Point
-from dashboard.views import comparison, front, runs, sweep
-from storage import Database, StorageError, Study
+from dashboard.views import comparison, front, measurements, runs, sweep, verified
+from storage import Database, StorageError, Study, Verification
+from tuner.exchange.belonging import verified_by_study
 
 STATE_TONES = {"running": "info", "done": "good", "stopped": "warn", "failed": "bad"}
 RUNNING_REFRESH_S = 3.0
@@ -117,12 +118,13 @@ def _tables(look: Look) -> None:
         )
     else:
         head = ["Study", "state", "started", "took", "measured", "objective", "SLOs", "result"]
-        rows = [_list_row(look.opened, study) for study in studies]
+        kept = verified_by_study(look.opened)
+        rows = [_list_row(look.opened, study, kept.get(study.id)) for study in studies]
         st.html(markup.table(head, rows, numeric=(3, 4)))
     runs.draw(look.opened, expanded=not studies)
 
 
-def _list_row(opened: Database, study: Study) -> list[str]:
+def _list_row(opened: Database, study: Study, kept: Verification | None) -> list[str]:
     objective = history.parse_objective(study.objective, study.workload)
     found = history.points(opened.list_measurements(study_id=study.id), objective)
     without = history.without_result(found)
@@ -136,13 +138,15 @@ def _list_row(opened: Database, study: Study) -> list[str]:
         f"{len(found)}{failed}",
         markup.escape(history.objectives_text(study) or "–"),
         markup.escape(study.slos or "–"),
-        _answer_text(study, found, objective),
+        _answer_text(study, found, objective, kept),
     ]
 
 
-def _answer_text(study: Study, found: Sequence[Point], objective: Objective) -> str:
-    answer = answer_of(study, found, objective)
-    if study.result:
+def _answer_text(
+    study: Study, found: Sequence[Point], objective: Objective, kept: Verification | None
+) -> str:
+    answer = verified_answer(kept) if kept else answer_of(study, found, objective)
+    if study.result or kept:
         config = answer.best.config if answer.best else {}
         text = markup.escape(history.config_text(config) if config else answer.reason)
         return f'{markup.pill(answer.title, answer.tone)} <span class="sub">{text}</span>'
@@ -187,19 +191,26 @@ def _draw_study(opened: Database, study_id: int) -> None:
     for load in loads if len(loads) > 1 else ("",):
         _chart([p for p in found if p.load == load] if load else found, objective, load)
     front.draw((study.result or {}).get("front") or ())
+    _draw_answer(opened, study, found, objective)
+    measurements.draw(found, objective)
+
+
+def _draw_answer(
+    opened: Database, study: Study, found: Sequence[Point], objective: Objective
+) -> None:
     swept = sweep.report_of(opened, study, len(found))
     if swept is not None and swept.found:
         sweep.draw(swept)
-        _without_result(found)
-        _all_measurements(found, objective)
         return
-    answer = answer_of(study, found, objective)
-    if study.result or len(loads) <= 1:  # one load's figures are not the study's
-        comparison.draw(answer, objective, running=study.state == "running", loads=len(loads))
+    proved = verified.report_of(opened, study, len(found))
+    if proved is not None:
+        verified.draw(proved)
+        return
+    answer, loads = answer_of(study, found, objective), len(history.loads_of(study))
+    if study.result or loads <= 1:  # one load's figures are not the study's
+        comparison.draw(answer, objective, running=study.state == "running", loads=loads)
     if study.result and answer.base is not None and answer.best is not None:
         runs.compare_hint(study.name)
-    _without_result(found)
-    _all_measurements(found, objective)
 
 
 def _facts(study: Study) -> str:
@@ -247,48 +258,3 @@ def _chart(found: Sequence[Point], objective: Objective, load: str) -> None:
             width="stretch",
             key=key,
         )
-
-
-def _without_result(found: Sequence[Point]) -> None:
-    failed = [point for point in found if point.objective.value is None]
-    if not failed:
-        return
-    st.html(markup.heading("Without a result", "never scored; each with its reason"))
-    rows = [
-        [
-            str(point.order),
-            point.stage,
-            comparison.config_cell(point.config),
-            markup.pill(point.drawn_as, comparison.OUTCOME_TONES[point.drawn_as]),
-            markup.escape(point.reason),
-        ]
-        for point in failed
-    ]
-    st.html(markup.table(["#", "stage", "configuration", "state", "reason"], rows, numeric=(0,)))
-
-
-def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
-    with st.expander(f"All {len(found)} measurements", key="all-measurements"):
-        several = len({point.load for point in found}) > 1 and not objective.is_capacity
-        under = ["load"] if several else []
-        lead, tail = (
-            ["#", "run", "stage", "at", "took"],
-            ["configuration", objective.metric, "SLOs"],
-        )
-        head = [*lead, *under, *tail]
-        rows = [
-            [
-                str(point.order),
-                str(point.measurement_id),
-                point.stage,
-                time.strftime("%H:%M:%S", time.gmtime(point.started_at_s)),
-                "–" if point.duration_s is None else duration(point.duration_s),
-                *([markup.escape(point.load)] if several else []),
-                comparison.config_cell(point.config),
-                comparison.figure_cell(point.objective, objective.metric),
-                runs.verdict_cell(point),
-            ]
-            for point in found
-        ]
-        st.html(markup.table(head, rows, numeric=(0, 1, 4)))
-        runs.hint(runs.EXPORT, "One run as a page to hand on:")

@@ -10,7 +10,15 @@ from dashboard.views import sweep
 from storage import Database, StorageError, open_database
 from tests.dashboard import seed
 from tests.dashboard.pages import Show, studies
-from tests.tuner.report.stored_studies import broken, measured, store, store_sweep, swept
+from tests.tuner.report.stored_studies import (
+    broken,
+    measured,
+    pairs,
+    store,
+    store_sweep,
+    store_verification,
+    swept,
+)
 from tests.tuner.search.synthetic import DEFAULTS
 from tuner.search.objective import parse_objectives
 from tuner.search.trial import Outcome
@@ -278,3 +286,14 @@ def test_reading_never_locks_a_running_study(show: Show, tmp_path: Path) -> None
                 started_at_s=seed.BEGAN_S + 1000 + step,
             )  # fmt: skip
     assert "402 tok/s" in show(studies, database="busy.db")
+
+
+def test_a_verification_answers_whether_the_advice_holds(show: Show, tmp_path: Path) -> None:
+    """Its stored result is that of a choice between two: none of its words answer what it asked."""
+    chosen = seed.result() | {"answer": "none_feasible", "best": {}}
+    store_verification(tmp_path / "verified.db", pairs(), result=chosen)
+    text = show(studies, database="verified.db")
+    assert "No configuration met the SLOs" not in text
+    assert text.count("The advice holds") >= 2  # in the list, and above the figures
+    for words in ("Before and after", "predicted", "realised", "before after"):
+        assert words in text

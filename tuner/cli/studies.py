@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
     from tuner.cli.common import print_json
-    from tuner.exchange.belonging import study_named
+    from tuner.exchange.belonging import study_named, verified_by_study
     from tuner.report.studies import study_dict, study_lines, study_list_lines
 
     database = open_database(args.database, read_only=True)
@@ -29,14 +29,15 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print_json([study_dict(study, []) for study in studies])
             else:
-                print("\n".join(study_list_lines(studies)))
+                print("\n".join(study_list_lines(studies, verified_by_study(database))))
             return EXIT_DONE
         study = study_named(database, args.name)
         measurements = database.list_measurements(study_id=study.id)
         if args.json:
             print_json(study_dict(study, measurements))
         else:
-            print("\n".join(study_lines(study, measurements)))
+            verified = verified_by_study(database).get(study.id)
+            print("\n".join(study_lines(study, measurements, verified)))
         return EXIT_DONE
     finally:
         database.close()

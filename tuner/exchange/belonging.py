@@ -32,6 +32,12 @@ def of_first(findings: Sequence[Finding]) -> list[Finding]:
     return [one for one in findings if one.measurement_id == findings[0].measurement_id]
 
 
+def verified_by_study(database: Database) -> dict[int, Verification]:
+    """What each verification that came to its end answered, by its study's id."""
+    rows = database.list_verifications()
+    return {row.study_id: row for row in rows if row.study_id is not None}
+
+
 def verifications_of(
     database: Database, study: Study, findings: Sequence[Finding]
 ) -> tuple[Verification, ...]:

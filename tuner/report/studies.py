@@ -5,28 +5,40 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from storage import Measurement, Study
+from storage import Measurement, Study, Verification
 from tuner.report.flags import command_lines
 from tuner.report.optimize import aligned, estimate_text
+from tuner.report.verify import TITLES
 from tuner.report.words import ANSWERS, VERDICTS
 from tuner.stats import Estimate
 from tuner.targets.base import config_text
 
 
-def study_list_lines(studies: Sequence[Study]) -> list[str]:
+def study_list_lines(
+    studies: Sequence[Study], verified: Mapping[int, Verification] = MappingProxyType({})
+) -> list[str]:
+    """verified: what those of `tuner verify` answered, by the study's id."""
     if not studies:
         return ["no study yet: `tuner optimize` and `tuner sweep` store theirs here"]
     rows = [["study", "state", "started (UTC)", "SLOs", "answer"]]
     rows += [
-        [study.name, study.state, _time(study.created_at_s), study.slos or "–", _answer(study)]
+        [
+            study.name, study.state, _time(study.created_at_s), study.slos or "–",
+            _answer(study, verified.get(study.id)),
+        ]
         for study in studies
-    ]
+    ]  # fmt: skip
     return aligned(rows)
 
 
-def study_lines(study: Study, measurements: Sequence[Measurement]) -> list[str]:
+def study_lines(
+    study: Study, measurements: Sequence[Measurement], verified: Verification | None = None
+) -> list[str]:
+    """verified: what it answered where it is one of `tuner verify`."""
+    because = verified.reason if verified else (study.result or {}).get("reason")
     facts = [
         ["study", study.name],
         ["state", study.state],
@@ -35,8 +47,8 @@ def study_lines(study: Study, measurements: Sequence[Measurement]) -> list[str]:
         ["workload", str((study.workload or {}).get("text", "–"))],
         ["SLOs", study.slos or "–"],
         ["objective", study.objective or "–"],
-        ["answer", _answer(study)],
-        ["because", str((study.result or {}).get("reason") or "–")],
+        ["answer", _answer(study, verified)],
+        ["because", str(because or "–")],
     ]
     rows = [["#", "stage", "configuration", "output_tps", "ttft_p95", "SLOs"]]
     rows += [_measurement_row(number, m) for number, m in enumerate(measurements, start=1)]
@@ -80,7 +92,9 @@ def _figure(figures: Mapping[str, Any], key: str) -> str:
     return estimate_text(Estimate.from_dict(stored)) if stored else "–"
 
 
-def _answer(study: Study) -> str:
+def _answer(study: Study, verified: Verification | None) -> str:
+    if verified is not None:
+        return TITLES[verified.outcome]
     result = study.result or {}
     if not result:
         return "–"

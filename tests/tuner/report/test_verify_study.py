@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from storage import open_database
 from tests.tuner.report.pages import text_of, whole
 from tests.tuner.report.stored_studies import (
     AFTER,
@@ -18,7 +19,10 @@ from tests.tuner.report.stored_studies import (
     pairs,
     store_verification,
 )
+from tuner.exchange.belonging import verified_by_study
 from tuner.report.any_study import dict_of, lines_of, page_of, report_of
+from tuner.report.studies import study_lines, study_list_lines
+from tuner.report.verify import TITLES
 from tuner.report.verify_study import VerifyReport
 
 
@@ -118,3 +122,17 @@ def test_a_setting_that_fails_does_harm_and_says_why(tmp_path: Path) -> None:
     page = text_of(page_of(report))
     assert "✘ harmful" in page
     assert "What moved" not in page
+
+
+def test_the_list_of_studies_tells_what_the_verification_answered(tmp_path: Path) -> None:
+    store_verification(tmp_path / "s.db", pairs(), result={"answer": "none_feasible"})
+    with open_database(tmp_path / "s.db") as database:
+        (study,) = database.list_studies()
+        kept = verified_by_study(database)
+    assert kept[study.id].outcome == VERIFIED.outcome
+    assert study_list_lines([study], kept)[1].endswith(TITLES[VERIFIED.outcome])
+    lines = study_lines(study, [], kept[study.id])
+    told_as = [
+        line.split(maxsplit=1)[1] for line in lines if line.startswith(("  answer", "  because"))
+    ]
+    assert told_as == ["The advice holds", "ttft_p95 is better"]
