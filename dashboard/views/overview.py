@@ -49,8 +49,8 @@ LIMITS = {
     "underloaded": ("s4", "no limit of the scheduler holds a request back"),
     "other": ("neutral", "none of the known limits"),
 }
-LIMIT_NAMES = {"underloaded": "nothing waits"}
-"""How a reason is shown: a busy device with an empty queue is not underloaded."""
+LIMIT_NAMES = {"underloaded": "no limit binds"}
+"""How a reason is shown: without a limit a device may yet be busy, and requests may wait."""
 
 
 def page() -> None:
