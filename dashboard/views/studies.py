@@ -246,7 +246,7 @@ def _chart(found: Sequence[Point], objective: Objective, load: str) -> None:
         "line: the highest met so far"
         if objective.is_capacity
         else "line: best that meets the SLOs so far, each configuration as measured last; "
-        "dashed: baseline; bars: 95 % interval"
+        f"dashed: baseline; bars: 95 % interval, {charts.CUT_OFF}"
     )
     if failed:
         note += f"; {failed} without a result lie on the axis"

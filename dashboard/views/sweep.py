@@ -48,7 +48,11 @@ def _report(_opened: Database, name: str, _as_of: tuple[int, float, int]) -> Swe
 
 
 def draw(report: SweepReport) -> None:
-    st.html(markup.heading(report.headline, "95 % intervals; n: samples; (own): as it was found"))
+    st.html(
+        markup.heading(
+            report.headline, f"95 % intervals, {charts.CUT_OFF}; n: samples; (own): as it was found"
+        )
+    )
     for place, (line, points) in enumerate(report.found):
         _line(report, line, points, place)
 

@@ -111,7 +111,23 @@ def test_a_sweeps_interval_without_an_upper_end_is_drawn_and_cut_off() -> None:
     assert [row["knob"] for row in rows] == ["1", "8"]
     assert [row["high"] for row in rows] == pytest.approx([3200.0, 1100.0])
     assert rows[0]["shown"] == "2 s (1.5 … ∞) n=20"
+    assert rows[0]["cut"] == rows[0]["high"]  # marked, where the other ends where it is drawn to
+    assert rows[1]["cut"] is None
     assert sweep("k", ["1"], [Estimate(math.inf)], "ttft_p95", None) is None
+
+
+def test_a_history_stays_readable_where_an_interval_has_no_upper_end() -> None:
+    """An axis up to infinity has no ticks, and no bar on it is drawn."""
+    figures = [Estimate(2.0, 1.5, math.inf, 20, "s"), Estimate(1.0, 0.9, 1.1, 40, "s")]
+    found = [
+        Point(order, order, "search", "met", {}, figure, {}, "", 0.0, 1.0)
+        for order, figure in enumerate(figures, start=1)
+    ]
+    chart = study_history(found, parse_objective("minimize ttft_p95"), None).to_dict()
+    [rows] = [data for data in chart["datasets"].values() if "outcome" in data[0]]
+    assert [row["high"] for row in rows] == pytest.approx([3200.0, 1100.0])
+    assert rows[0]["cut"] == rows[0]["high"]
+    assert rows[1]["cut"] is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +151,7 @@ def test_a_measurement_whose_objective_has_no_figure_is_drawn_without_a_result(
     ]
     chart = study_history(points(rows, objective), objective, None).to_dict()
     [drawn] = [data for data in chart["datasets"].values() if "outcome" in data[0]]
-    [marks] = [layer for layer in chart["layer"] if layer["mark"]["type"] == "point"]
+    [marks] = [layer for layer in chart["layer"] if "shape" in layer["encoding"]]
     scale = marks["encoding"]["shape"]["scale"]
     shapes = dict(zip(scale["domain"], scale["range"], strict=True))
     assert [shapes[one["outcome"]] for one in drawn] == ["circle", "cross"]
