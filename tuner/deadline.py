@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-def opener(*handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
-    """Goes through no proxy. What takes too long is a TimeoutError, from open() or from read()."""
+def opener() -> urllib.request.OpenerDirector:
+    """Goes through no proxy and follows no redirect, so that an API key reaches nobody but the
+    server it was given for. What takes too long is a TimeoutError, from open() or from read()."""
     return urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), _HttpHandler, _HttpsHandler, *handlers
+        urllib.request.ProxyHandler({}), _HttpHandler, _HttpsHandler, _NoRedirects
     )
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 class _Bytes(io.RawIOBase):

@@ -29,14 +29,7 @@ TYPICAL_TOKENS_PER_WORD = 2.5
 MAX_ANSWER_BYTES = 4 << 20
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The load follows none, so the probe must not either."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = opener(_NoRedirects())
+_OPENER = opener()
 
 
 @dataclass(frozen=True, slots=True)

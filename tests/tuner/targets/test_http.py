@@ -44,3 +44,32 @@ def test_a_refusal_is_short(url: str) -> None:
         http.call(f"{url}/fail/{1 << 22}")
     assert caught.value.status == 500
     assert len(caught.value.reason) <= 300
+
+
+def test_the_api_key_goes_to_no_other_server() -> None:
+    seen: list[str | None] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None: ...
+
+    class Redirecting(Other):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{other.server_port}/")
+            self.end_headers()
+
+    other, first = (ThreadingHTTPServer(("127.0.0.1", 0), kind) for kind in (Other, Redirecting))
+    for server in (other, first):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with pytest.raises(http.HttpRefusalError) as caught:
+        http.call(f"http://127.0.0.1:{first.server_port}/server_info", api_key="K")
+    for server in (other, first):
+        server.shutdown()
+        server.server_close()
+    assert caught.value.status == 302
+    assert seen == []
