@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,15 +55,19 @@ class Expression:
             raise UserError(
                 f"{self.text!r} combines a word with a number ({_shown(values, self.names)})"
             ) from None
+        except OverflowError:
+            result = math.inf
+        if isinstance(result, (int, float)) and not abs(result) <= sys.float_info.max:
+            raise UserError(f"{self.text!r} gives no finite number ({_shown(values, self.names)})")
         if not isinstance(result, (bool, int, float, str)):
             raise UserError(f"{self.text!r} gives no setting")
         return result
 
     def holds(self, values: Values) -> bool:
-        """Whether a condition is true; one that divides by zero is not."""
+        """Whether a condition is true; one that divides by zero, or leaves all bounds, is not."""
         try:
             return bool(self._read(values))
-        except ZeroDivisionError:
+        except (ZeroDivisionError, OverflowError):
             return False
         except TypeError:
             raise UserError(

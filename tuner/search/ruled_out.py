@@ -6,6 +6,7 @@ numbers are known; what it rules out is a fault of the configuration, as sure as
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,9 +74,15 @@ def arithmetic(
 ) -> Arithmetic:
     """described: what a target says of itself; highest_share: of gpu_memory_utilization, for which
     its num_kv_blocks were allocated."""
-    blocks, size = described.get("num_kv_blocks") or 0, described.get("block_size") or 0
+    blocks, size = (_whole(described, name) for name in ("num_kv_blocks", "block_size"))
     longest = max((_least(load) for load in loads), default=0)
-    return Arithmetic(longest, int(blocks) * int(size), highest_share, int(size))
+    return Arithmetic(longest, blocks * size, highest_share, size)
+
+
+def _whole(described: Mapping[str, Any], name: str) -> int:
+    """0 where the server tells no number."""
+    told = number_of(described, name)
+    return int(told) if told is not None and math.isfinite(told) else 0
 
 
 def _least(load: Workload) -> int:

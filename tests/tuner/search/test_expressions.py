@@ -74,3 +74,13 @@ def test_flags_of_the_server_itself() -> None:
     expression = parse_expression("max_num_partial_prefills * 8 < chunk_size", "", known=values)
     assert expression.names == {"--max-num-partial-prefills", "chunk_size"}
     assert expression.holds(values)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e308*10*chunk_size", "1e308*10 - 1e308*10", f"{'9' * 400}*1.5", f"{'9' * 400}"]
+)
+def test_what_leaves_all_bounds_is_no_setting_and_holds_nowhere(text: str) -> None:
+    with pytest.raises(UserError, match="gives no finite number"):
+        parse_expression(text, "--knob", known=VALUES).value(VALUES)
+    condition = parse_expression(f"chunk_size > {text}", "--knob", known=VALUES)
+    assert not condition.holds(VALUES)

@@ -70,3 +70,10 @@ def test_a_baseline_that_cannot_work_is_refused_before_anything_starts() -> None
         optimize(search)
     assert target.applied == []
     assert float(DEFAULTS["gpu_memory_utilization"]) == 0.9
+
+
+@pytest.mark.parametrize("odd", ["x", None, [], float("inf"), float("nan")])
+def test_what_a_server_tells_in_no_number_is_not_known(odd: object) -> None:
+    loads = [parse_workload("prompt=900,output=100,rate=1")]
+    rules = arithmetic({"num_kv_blocks": odd, "block_size": 16}, 0.9, loads)
+    assert rules.pool_tokens == 0

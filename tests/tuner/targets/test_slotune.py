@@ -278,3 +278,13 @@ def test_the_engine_is_started_by_its_own_command(
     config, options = from_arguments(_parser().parse_args(words.split()[1:]))
     assert (config.model, config.block_size, config.max_model_len) == ("models/m", 32, 512)
     assert (options.port, options.enable_admin, options.api_key) == (port, True, "sesame")
+
+
+@pytest.mark.parametrize("odd", [None, "8", []])
+def test_settings_that_are_no_numbers_are_told(odd: object) -> None:
+    with FakeEngine() as engine:
+        target = SlotuneTarget(engine.url)
+        target.start()
+        engine.knobs["chunk_size"] = odd  # type: ignore[assignment]
+        with pytest.raises(TargetError, match="/admin/config does not answer as this engine does"):
+            target.knobs()
