@@ -197,8 +197,8 @@ def _free_port(host: str, port: int) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             return int(probe.getsockname()[1])
-    except socket.gaierror:
-        raise UserError(f"--host {host!r} is not an address of this machine") from None
+    except (socket.gaierror, UnicodeError):
+        raise UserError(f"--host {host[:60]!r} is not an address of this machine") from None
     except OSError as fault:
         raise UserError(
             f"cannot listen on {host}:{port} ({fault.strerror}): choose another --port"

@@ -19,6 +19,8 @@ from dashboard.cli import main
         (["--port", "70000"], ["--port 70000", "65535"]),
         (["--refresh", "0"], ["--refresh", "0.5 to 300"]),
         (["--host", "no.such.host.invalid"], ["--host", "no.such.host.invalid"]),
+        (["--host", "a..b"], ["--host 'a..b' is not an address"]),
+        (["--host", "a" * 300], ["--host", "is not an address"]),
         (["--set", "foo=1"], ["--set foo", "knows no such setting"]),
         (["--set", "max_num_seqs=nan"], ["--set max_num_seqs", "a whole number above 0"]),
         (["--url", "http://a", "--url", "https://a"], ["--url", "given twice"]),

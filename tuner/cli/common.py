@@ -197,28 +197,32 @@ class ProgressLine:
         if self._quiet:
             return
         if self._live:
-            self._stream.write("\r" + text.ljust(self._width))
+            self._write("\r" + text.ljust(self._width))
             self._width = len(text)
-            self._stream.flush()
         elif time.monotonic() - self._last_s >= self._interval_s:
             self._last_s = time.monotonic()
-            self._stream.write(text + "\n")
-            self._stream.flush()
+            self._write(text + "\n")
 
     def note(self, text: str) -> None:
         """A line that stays."""
         if self._quiet:
             return
         self.clear()
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        self._write(text + "\n")
 
     def clear(self) -> None:
         """Remove the status line from a terminal."""
         if self._live and self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._stream.flush()
+            self._write("\r" + " " * self._width + "\r")
         self._width = 0
+
+    def _write(self, text: str) -> None:
+        """The work goes on when nobody reads how it does any more (`2>&1 | head`)."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except BrokenPipeError:
+            self._quiet, self._live = True, False
 
 
 def _finite(value: Any) -> Any:

@@ -121,6 +121,8 @@ def _check_keys(
             if not isinstance(value, dict):
                 raise UserError(f"{path}: {key} is a table, [{key}]")
             for inner in value if key in parsers else ():
+                if inner == KNOBS and not isinstance(value[inner], dict):
+                    raise UserError(f"{path}, [{key}]: {KNOBS} is a table, [{key}.{KNOBS}]")
                 if inner != KNOBS:
                     _check_key(inner, flags_of(parsers[key]), f"{path}, [{key}]")
         else:

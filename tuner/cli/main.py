@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import ClassVar, NoReturn, Protocol, cast
+from typing import Any, ClassVar, NoReturn, Protocol, cast
 
 from tuner import interrupts
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
@@ -59,6 +59,14 @@ class _Parser(argparse.ArgumentParser):
 
     from_file: ClassVar[dict[str, str]] = {}
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """The text `--` in `--flag=--` too, of which argparse makes an empty list."""
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            value = self._get_value(action, "--")
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
+
     def error(self, message: str) -> NoReturn:
         for flag, path in self.from_file.items():
             if message.startswith((f"argument {flag}:", f"argument {flag}/")):
@@ -75,12 +83,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         with interrupts.handled_by(interrupts.interrupt):
             return _main(argv)
     interrupts.own_process()
+    _have_streams()
     exit_code = _main(sys.argv[1:])
     if exit_code == EXIT_INTERRUPTED:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         interrupts.end_process(exit_code)
     return exit_code
+
+
+def _have_streams() -> None:
+    """A stream that was closed at the start (`2>&-`) is None, which nothing here expects."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _main(argv: Sequence[str]) -> int:
@@ -103,7 +119,9 @@ def run_command(
 ) -> int:
     """The exit code, every fault told on stderr."""
     try:
-        return run(args)
+        exit_code = run(args)
+        sys.stdout.flush()  # while a fault of it can still be told
+        return exit_code
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:

@@ -74,7 +74,10 @@ class LiveView:
             self._live.update(self._frame(progress), refresh=True)
         elif time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + LINE_EVERY_S
-            print(progress_text(progress), file=self._stream, flush=True)
+            try:
+                print(progress_text(progress), file=self._stream, flush=True)
+            except BrokenPipeError:  # nobody reads it any more; the measurement goes on
+                self._quiet = True
 
     def _frame(self, progress: Progress) -> RenderableType:
         from rich.console import Group

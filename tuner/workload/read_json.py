@@ -122,5 +122,7 @@ def _element(stream: _Text, decoder: json.JSONDecoder, path: str) -> tuple[objec
                 raise UserError(f"{path}:{line}: is no JSON ({fault.msg})") from None
         except RecursionError:
             raise UserError(f"{path}:{stream.line}: is nested too deeply") from None
+        except ValueError:
+            raise UserError(f"{path}:{stream.line}: a number has too many digits") from None
         else:
             return row, end

@@ -113,6 +113,7 @@ def test_the_command_line_wins() -> None:
         ("quiet = 'yes'", "quiet takes true or false, got 'yes'"),
         ("slo = [[1]]", "slo takes a list of texts"),
         ("knobs = 3", "knobs is a table"),
+        ("[optimize]\nknobs = 3", "[optimize]: knobs is a table, [optimize.knobs]"),
         ("[knobs]\nx = []", "x takes a text, a number, or a list"),
         ("seed = ", "is not valid TOML"),
         ("a = " + "[" * 5000, "is not valid TOML: it is nested too deeply"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import signal
 import subprocess
 import sys
@@ -152,3 +153,36 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         entry(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"slotune {version('slotune')}\n"
+
+
+@pytest.mark.parametrize("flag", ["--slo", "--workload", "--html", "--database"])
+def test_two_dashes_are_a_text(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert entry(["bench", "http://127.0.0.1:9", f"{flag}=--", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith("tuner bench: ")
+
+
+def test_progress_that_nobody_reads_does_not_end_the_work() -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    line = ProgressLine(stream=Closed(), interval_s=0.0)
+    line.update("1 of 2")
+    line.note("done")
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "1 2"])
+def test_closed_streams_are_no_fault(closed: str, tmp_path: Path) -> None:
+    closing = " ".join(f"{number}>&-" for number in closed.split())
+    words = f"{sys.executable} -m tuner workload show prompt=8,output=4,rate=1 {closing}"
+    ended = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_what_the_reader_of_a_pipe_has_left_is_no_fault() -> None:
+    words = f"{sys.executable} -m tuner workload show | true; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")

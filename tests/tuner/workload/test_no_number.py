@@ -27,6 +27,11 @@ def read(kind: str, folder: Path, text: str) -> Workload:
         ("file", "prompt,output\nhello,5\n nan ,5\n", ":3: the prompt is 'nan'"),
         ("file", '{"prompt": "Infinity", "max_tokens": 5}\n', ":1: the prompt is 'Infinity'"),
         ("file", '[{"prompt": NaN, "max_tokens": 5}]', ":1: prompt nan is no whole number"),
+        (
+            "file",
+            f'[{{"prompt": {"9" * 5_000}, "max_tokens": 5}}]',
+            ":1: a number has too many digits",
+        ),
         ("file", "5\nnan\n7\n", ":2: length: 'nan' is no number of tokens"),
         ("file", "5\n\ninf\n", ":3: length: "),
     ],
