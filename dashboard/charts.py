@@ -280,10 +280,10 @@ def _drawn_interval(figure: Estimate, scale: float) -> dict[str, float | None]:
 
 def _intervals(base: alt.Chart, x: alt.X) -> list[alt.Chart]:
     """Bars, and a mark at the end of each that is cut off."""
-    arrow = {"shape": "triangle-up", "size": 45, "filled": True, "opacity": 1, "color": NEUTRAL}
+    arrow = base.mark_point(shape="triangle-up", size=45, filled=True, opacity=1, color=NEUTRAL)
     return [
         base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(x=x, y="low:Q", y2="high:Q"),
-        base.mark_point(**arrow).encode(x=x, y="cut:Q"),
+        arrow.encode(x=x, y="cut:Q"),
     ]
 
 
