@@ -5,12 +5,25 @@ Classes are those of style.css; colours come only from there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from dashboard.format import Shown
 
-__all__ = ["definition", "escape", "message", "pill", "shown", "stacked_bar", "table", "tile"]
+_CODE = re.compile("`([^`]+)`")
+
+__all__ = [
+    "definition",
+    "escape",
+    "message",
+    "pill",
+    "sentence",
+    "shown",
+    "stacked_bar",
+    "table",
+    "tile",
+]
 
 
 def shown(figure: Shown) -> str:
@@ -78,7 +91,13 @@ def stacked_bar(shares: Sequence[tuple[str, float]], tones: dict[str, str]) -> s
 
 
 def message(title: str, text: str, tone: str = "neutral") -> str:
-    return f'<div class="message {tone}"><b>{escape(title)}</b><span>{escape(text)}</span></div>'
+    """Words of the text between backticks are set as code."""
+    body = _CODE.sub(r'<span class="mono">\1</span>', escape(text))
+    return f'<div class="message {tone}"><b>{escape(title)}</b><span>{body}</span></div>'
+
+
+def sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def heading(title: str, note: str = "") -> str:

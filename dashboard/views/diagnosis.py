@@ -62,8 +62,9 @@ def page() -> None:
 
 
 def _live(running: Evaluator) -> None:
-    diagnosis = running.latest()
-    st.html(f'<div class="stack">{_summary(diagnosis)}</div>')
+    diagnosis, source = running.latest(), metric_source()
+    up = source is not None and source.status().up
+    st.html(f'<div class="stack">{_summary(diagnosis, up)}</div>')
     # One container, however many causes: what stands below keeps its place, and open nodes open.
     with st.container(key="causes"):
         verify.panel()
@@ -78,10 +79,10 @@ def _live(running: Evaluator) -> None:
     depths = _depths(diagnosis)
     with st.container(key="tree"):
         for node in diagnosis.nodes:
-            _node(node, depths[node.key])
+            _node(node, depths[node.key], up)
 
 
-def _summary(diagnosis: Diagnosis) -> str:
+def _summary(diagnosis: Diagnosis, up: bool) -> str:
     at = time.strftime("%H:%M:%S UTC", time.gmtime(diagnosis.at_s))
     note = f"evaluated at {at} over the last {duration(diagnosis.window_s)}"
     counts = Counter((_word(node), _tone(node)) for node in diagnosis.nodes)
@@ -91,14 +92,14 @@ def _summary(diagnosis: Diagnosis) -> str:
         for (word, tone), count in sorted(counts.items(), key=lambda item: order.index(item[0][0]))
     )
     missing = "".join(
-        f'<div class="sub">No SLO for {markup.escape(name)}: its node shows figures and judges '
-        "nothing. Give one with --slo.</div>"
+        f'<div class="sub">No SLO for {markup.escape(name)}: what it would judge shows figures '
+        "alone. Give one with --slo.</div>"
         for name in diagnosis.missing_slos
     )
     target = markup.definition(
         [
             ("target", f'<span class="mono">{markup.escape(diagnosis.target)}</span>'),
-            ("metrics of", markup.escape(diagnosis.dialect)),
+            *([("metrics of", markup.escape(diagnosis.dialect))] if up else []),
             ("traffic", TRAFFIC[diagnosis.traffic]),
         ]
     )
@@ -214,8 +215,10 @@ def _with_unit(value: float | None, unit: str) -> str:
     return " ".join(scaled(value, unit)).strip()
 
 
-def _node(node: NodeResult, depth: int) -> None:
-    with st.expander(_label(node, depth), key=f"d{depth}-{node.key.replace('.', '-')}"):
+def _node(node: NodeResult, depth: int, up: bool) -> None:
+    """up: whether the source answers; where not, one sentence above says why for all nodes."""
+    summary = node.summary if up else ""
+    with st.expander(_label(node, depth, summary), key=f"d{depth}-{node.key.replace('.', '-')}"):
         parts = [f"<div>{markup.escape(node.summary)}</div>", _facts(node)]
         if node.symptom_of:
             parts.append(f'<div class="sub">A symptom of {markup.escape(node.symptom_of)}.</div>')
@@ -233,12 +236,12 @@ def _node(node: NodeResult, depth: int) -> None:
         st.html(f'<div class="stack">{"".join(parts)}</div>')
 
 
-def _label(node: NodeResult, depth: int) -> str:
+def _label(node: NodeResult, depth: int, summary: str) -> str:
     colour = BADGES[State.WARNING if node.on_watch else node.state]
     badge = f":{colour}-badge[{_word(node)}]"
     title = _plain(node.title if depth else f"{node.key} {node.title}")
     symptom = f" (symptom of {node.symptom_of})" if node.symptom_of else ""
-    return f"{badge} **{title}** {_plain(node.summary + symptom)}"
+    return f"{badge} **{title}** {_plain(summary + symptom)}"
 
 
 def _plain(text: str) -> str:

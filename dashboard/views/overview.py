@@ -17,7 +17,7 @@ from dashboard.judge import LatencySlo, latency_slos, unjudged
 from dashboard.live import Snapshot
 from dashboard.settings import current
 from dashboard.views import budget, live_charts
-from storage.sources.base import MetricSource, Reading
+from storage.sources.base import MetricSource, Outcome, Reading
 
 WINDOWS_S = {
     "1 min": 60.0, "5 min": 300.0, "15 min": 900.0, "1 h": 3600.0, "6 h": 21_600.0,
@@ -103,8 +103,9 @@ def _status_line(snapshot: Snapshot) -> str:
     status, identity = snapshot.status, snapshot.identity
     state = markup.pill("up", "good") if status.up else markup.pill("down", "bad")
     pairs = [("target", f'<span class="mono">{markup.escape(current().target)}</span>')]
-    pairs.append(("engine", markup.escape(identity.engine or "unknown")))
-    pairs.append(("model", markup.escape(", ".join(identity.models) or "unknown")))
+    for name, known in (("engine", identity.engine), ("model", ", ".join(identity.models))):
+        if known or status.up:
+            pairs.append((name, markup.escape(known or "unknown")))
     if status.process_start_s:
         pairs.append(("running for", duration(snapshot.at_s - status.process_start_s)))
     age = "–" if status.age_s is None else duration(status.age_s)
@@ -119,7 +120,7 @@ def _down(snapshot: Snapshot) -> str:
     reason = snapshot.status.reason or "the last read failed"
     return markup.message(
         "The target does not answer",
-        f"{reason}. Reading goes on; figures return by themselves when it does.",
+        f"{markup.sentence(reason)} Reading goes on; figures return by themselves when it does.",
         "bad",
     )
 
@@ -137,7 +138,8 @@ def _tiles(snapshot: Snapshot) -> list[str]:
         of: str = "",
         rate: bool = False,
     ) -> str:
-        provided = provenance(reading, of=of, rate=rate)
+        told_above = reading.outcome is Outcome.UNREACHABLE
+        provided = "" if told_above else provenance(reading, of=of, rate=rate)
         text = f"{provided} · {note}" if note and reading.ok else provided
         extra = extra if reading.ok else ""
         hover = reading.query if reading.ok else f"{reading.reason} {reading.query}".strip()

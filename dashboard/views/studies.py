@@ -112,12 +112,21 @@ def _tables(look: Look) -> None:
         st.html(
             markup.message(
                 "No study yet",
-                'Run `tuner optimize --slo "ttft_p95<500ms"` or `tuner sweep`; '
-                "it appears here as soon as it starts.",
+                'Run `tuner optimize --url http://127.0.0.1:8000 --slo "ttft_p95<500ms"`, or '
+                "`tuner sweep`; it appears here as soon as it starts.",
             )
         )
     else:
-        head = ["Study", "state", "started", "took", "measured", "objective", "SLOs", "result"]
+        head = [
+            "Study",
+            "state",
+            "started (UTC)",
+            "took",
+            "measured",
+            "objective",
+            "SLOs",
+            "result",
+        ]
         kept = verified_by_study(look.opened)
         rows = [_list_row(look.opened, study, kept.get(study.id)) for study in studies]
         st.html(markup.table(head, rows, numeric=(3, 4)))
@@ -130,10 +139,11 @@ def _list_row(opened: Database, study: Study, kept: Verification | None) -> list
     without = history.without_result(found)
     failed = f' <span class="sub">{without}</span>' if without else ""
     end_s = time.time() if study.state == "running" else study.updated_at_s
+    began = time.strftime("%Y-%m-%d %H:%M", time.gmtime(study.created_at_s))
     return [
-        f"<b>{markup.escape(study.name)}</b>",
+        f'<b class="nowrap">{markup.escape(study.name)}</b>',
         markup.pill(study.state, STATE_TONES.get(study.state, "neutral")),
-        time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(study.created_at_s)),
+        f'<span class="nowrap">{began}</span>',
         duration(end_s - study.created_at_s),
         f"{len(found)}{failed}",
         markup.escape(history.objectives_text(study) or "–"),

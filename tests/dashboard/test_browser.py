@@ -173,3 +173,9 @@ def test_figures_return_with_a_target_that_went_away(page: Any, tmp_path: Path) 
             with serving([idle], port=int(url.rpartition(":")[2])):
                 page.locator(".pill.good", has_text="up").wait_for(timeout=45_000)
                 assert page.get_by_text("The target does not answer").count() == 0
+
+
+def test_the_first_page_has_an_address_of_its_own(dashboard: Program, page: Any) -> None:
+    page.goto(f"{dashboard.url}/overview")
+    wait_for(page, "Requests finished")
+    assert page.get_by_text("Page not found").count() == 0

@@ -40,7 +40,7 @@ def test_overview_under_traffic(show: Show) -> None:
     for words in (
         "slotune", "smollm2-135m", "12 seq of 16", "46.3 % now · of 65,536 tok", "812 tok/s",
         "9.25 req/s last 1 min · n=555 requests · read 60 times",
-        "n=48,732 tokens · read 60 times", "n=138,684 looked-up tokens", "nothing waits 55 %",
+        "n=48,732 tokens · read 60 times", "n=138,684 looked-up tokens", "no limit binds 55 %",
         "seq_cap 31.0 %", "TTFT", "210 ms",
         "ttft_p95<500ms", "missed", "Not judged from live metrics: output_tps>100",
     ):  # fmt: skip
@@ -76,12 +76,17 @@ def test_nothing_listens_there(page: Callable[[], None], kind: str, tmp_path: Pa
         st.cache_resource.clear()
         settings.configure(Settings(database=str(tmp_path / "no.db"), **{kind: address}))
         try:
-            text = text_of(AppTest.from_function(page, default_timeout=60).run())
+            app = AppTest.from_function(page, default_timeout=60).run()
+            text = text_of(app)
         finally:
             settings.configure(Settings())
             st.cache_resource.clear()
     assert "does not answer" in text or "refused" in text
     assert not re.search(r"Running 0|green-badge", text)
+    assert "?." not in text
+    assert "metrics of" not in text  # no engine answers that could be told by them
+    labels = [expander.label for expander in app.expander]
+    assert not any("refused" in label for label in labels)
 
 
 def test_overview_names_a_missing_metric(show: Show) -> None:
