@@ -26,3 +26,16 @@ def not_kept(what: str) -> Iterator[None]:
         yield
     except StorageError as fault:
         raise StorageError(f"{fault}; {what} is not kept") from fault
+
+
+@contextmanager
+def readable(what: str) -> Iterator[None]:
+    """Around the reading of a row's own words: what was damaged by hand is one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise StorageError(f"{what} is damaged in the database: {_why(fault)}") from fault
+
+
+def _why(fault: Exception) -> str:
+    return f"it lacks {fault}" if isinstance(fault, KeyError) else " ".join(str(fault).split())

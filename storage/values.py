@@ -6,15 +6,45 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from storage.errors import StorageError
 from storage.rows import Finding, Measurement, Study, Verification
 from storage.schema import Base
 
 Row = TypeVar("Row", Study, Measurement, Finding, Verification)
 Json = Mapping[str, Any]
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "float": (float, int), "int": (int,), "str": (str,), "dict[str, Any]": (dict,),
+    "bool": (bool,),
+}  # fmt: skip
+
 
 def detached(kind: type[Row], row: Base) -> Row:
-    return kind(**{f.name: getattr(row, f.name) for f in dataclasses.fields(kind)})
+    """Raises StorageError for one whose values are not of their columns' kinds: SQLite keeps what
+    it is given."""
+    made = kind(**{name: getattr(row, name) for name, _ in _FIELDS[kind]})
+    for name, kinds in _FIELDS[kind]:
+        if not isinstance(value := getattr(made, name), kinds):
+            what = "run" if kind is Measurement else kind.__name__.lower()
+            raise StorageError(
+                f"{what} {made.id} is damaged in the database: {name} is {value!r:.60}"
+            )
+    return made
+
+
+def _fields(kind: Any) -> list[tuple[str, tuple[type, ...]]]:
+    """Name and what its values may be."""
+    found = []
+    for field in dataclasses.fields(kind):
+        declared = str(field.type)
+        kinds = _KINDS[declared.removesuffix(" | None")]
+        found.append((field.name, (*kinds, type(None)) if declared.endswith("None") else kinds))
+    return found
+
+
+_FIELDS: dict[type[Any], list[tuple[str, tuple[type, ...]]]] = {
+    kind: _fields(kind) for kind in (Study, Measurement, Finding, Verification)
+}
 
 
 def text(value: str | None) -> str | None:

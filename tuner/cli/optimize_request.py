@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage import Database, Study
+from storage.errors import readable
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
 from tuner.cli.resuming import check_made_by
@@ -91,8 +92,14 @@ def read_request(args: argparse.Namespace, database: Database) -> Request:
     """Options, and what a study of that name has stored. Raises UserError."""
     check_names(args.knob)
     study = database.get_study(args.study) if args.study else None
-    if study is not None:
-        check_made_by(study, "optimize")
+    if study is None:
+        return _request(args, None)
+    check_made_by(study, "optimize")
+    with readable(f"study {study.name!r}"):
+        return _request(args, study)
+
+
+def _request(args: argparse.Namespace, study: Study | None) -> Request:
     stored: dict[str, Any] = (study.budget or {}) if study is not None else {}
     space: dict[str, Any] = (study.space or {}) if study is not None else {}
     price = args.price_per_hour if args.price_per_hour is not None else space.get("price_per_hour")

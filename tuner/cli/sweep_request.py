@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage import Database, Study
+from storage.errors import readable
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
 from tuner.cli.resuming import check_made_by
@@ -75,7 +76,11 @@ class Request:
 def read_request(args: argparse.Namespace, database: Database) -> Request:
     """Options, and what a study of that name has stored. Raises UserError."""
     study = database.get_study(args.study) if args.study else None
-    request = _fresh(args) if study is None else _resumed(args, study)
+    if study is None:
+        request = _fresh(args)
+    else:
+        with readable(f"study {study.name!r}"):
+            request = _resumed(args, study)
     check_measurable(request.slos, quality=request.quality is not None, price=None)
     return request
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage.errors import readable
 from tuner.errors import UserError
 from tuner.exchange.belonging import study_named
 from tuner.exchange.read import read_file
@@ -97,7 +98,8 @@ class Runs:
             why = (row.failure_reason or row.state).splitlines()[0]
             raise UserError(f"run {row.id} ended without a result: {why}")
         columns: dict[str, Any] = {**self._database.load_records(row.id)}
-        return from_stored(row, columns, study)
+        with readable(f"run {row.id}"):
+            return from_stored(row, columns, study)
 
     def _role(self, name: str, role: str) -> list[Run]:
         study = study_named(self._database, name)

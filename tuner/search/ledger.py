@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from storage import Database
-from storage.errors import not_kept
+from storage.errors import not_kept, readable
 from storage.rows import Measurement as StoredMeasurement
 from storage.rows import Stage, Study
 from tuner.endpoint import Endpoint
@@ -153,15 +153,17 @@ def rebuilt(
     """A stored measurement from its raw records, summarised under slos. StorageError."""
     summary = row.summary or {}
     accuracy = (summary.get("figures") or {}).get("accuracy")
-    start_s, end_s = summary["window_s"]
+    with readable(f"run {row.id}"):
+        start_s, end_s = map(float, summary["window_s"])
+        lag_p99_s = summary["lag_p99_s"]
     made = Measurement(
         endpoint=Endpoint(""),
         workload=workload,
         seed=row.seed or 0,
-        window_s=(float(start_s), float(end_s)),
+        window_s=(start_s, end_s),
         began_unix_s=row.started_at_s,
         records=from_columns(load_records(row.id)),
-        lag_p99_s=math.nan if summary["lag_p99_s"] is None else float(summary["lag_p99_s"]),
+        lag_p99_s=math.nan if lag_p99_s is None else float(lag_p99_s),
         server=ServerSide.from_dict(row.server),
         price_per_hour=price_per_hour,
         ended_why=str(summary.get("ended_why") or ""),
