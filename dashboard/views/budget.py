@@ -5,6 +5,7 @@ The tuner's own figures (`tuner diagnose --burn` prints the same); the page only
 
 from __future__ import annotations
 
+import re
 import time
 
 import streamlit as st
@@ -55,7 +56,8 @@ def _attained(budget: Budget) -> str:
     if share.value is None:
         return _absent(share)
     counted = f"n={_count(share.events)} {budget.sli.events}"
-    lines = "<br>".join(filter(None, [counted, watched(share), attained_interval(budget)]))
+    told = [counted, watched(share), attained_interval(budget)]
+    lines = "<br>".join(_unbroken(line) for line in told if line)
     return f'{percent(1 - share.value, budget)}<div class="sub">{lines}</div>'
 
 
@@ -67,9 +69,11 @@ def _left(budget: Budget) -> str:
     if not budget.whole:
         bad += f" in {watched}, not in {month}"
     if budget.left is None:
-        return f'{markup.pill("too short to tell", "neutral")}<div class="sub">{bad}</div>'
+        return (
+            f'{markup.pill("too short to tell", "neutral")}<div class="sub">{_unbroken(bad)}</div>'
+        )
     over = "" if budget.left >= 0 else f"<br>{markup.pill('overspent', 'bad')}"
-    return f'{number(budget.left * 100)} %{over}<div class="sub">{bad}</div>'
+    return f'{number(budget.left * 100)} %{over}<div class="sub">{_unbroken(bad)}</div>'
 
 
 def _burn(burn: Burn) -> str:
@@ -97,6 +101,11 @@ def _absent(share: Share) -> str:
         return markup.pill(absent(share), tone)
     reason = f'<div class="sub">{markup.escape(share.reason)}</div>' if share.reason else ""
     return markup.pill(SEEN_WORDS[share.seen], tone) + reason
+
+
+def _unbroken(text: str) -> str:
+    """A number stays on the line of its unit."""
+    return re.sub(r"(?<=\d) (?=[a-z%]+\b|%)", "\N{NO-BREAK SPACE}", text)
 
 
 def _count(events: float) -> str:

@@ -37,7 +37,8 @@ def _without_result(found: Sequence[Point]) -> None:
 
 
 def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
-    with st.expander(f"All {len(found)} measurements", key="all-measurements"):
+    title = "The measurement" if len(found) == 1 else f"All {len(found)} measurements"
+    with st.expander(title, key="all-measurements"):
         several = len({point.load for point in found}) > 1 and not objective.is_capacity
         under = ["load"] if several else []
         lead, tail = (
