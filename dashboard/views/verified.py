@@ -46,7 +46,8 @@ def draw(report: VerifyReport) -> None:
         st.html(markup.message("No answer", report.no_answer, "warn"))
         return
     key = proof.proposal.objective.key
-    st.html(markup.heading("Before and after", f"{proof.proposal.change}, judged by {key}"))
+    note = f"{proof.proposal.change}, judged by {key}; {comparison.CHANGE}"
+    st.html(markup.heading("Before and after", note))
     st.html(markup.message(report.headline, report.changed, VERIFIED_TONES[answer.outcome]))
     claims = [
         ("advice", advice_text(proof.proposal)),
