@@ -37,7 +37,9 @@ _LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "End to end"}
 
 def draw(answer: Answer, objective: Objective, *, running: bool, loads: int = 1) -> None:
     """loads: under how many the study is measured."""
-    note = "best so far; the study is running" if running else f"95 % intervals; {CHANGE}"
+    note = "best so far; the study is running" if running else "95 % intervals"
+    if answer.base is not None and answer.best is not None:
+        note += f"; {CHANGE}"
     if loads > 1:
         note += f"; each figure is the worst of its {loads} loads"
     st.html(markup.heading("Baseline and best", note))
