@@ -6,10 +6,29 @@ Lies in the lowest room because load generator, metric sources and dashboard all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 PASTED = ("/metrics", "/v1")
 """What a URL copied from elsewhere ends in; the base lies before it."""
+
+
+def split(text: str) -> SplitResult:
+    """Its parts, `http` where no scheme is given. Raises ValueError, one sentence, for no address;
+    a user's password is not in it."""
+    given = text.strip()
+    try:
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        valid = False
+    if valid and parts.username is not None:
+        raise ValueError(
+            f"the address of {parts.hostname} holds a user name, which is not sent: leave it out"
+        )
+    if not valid or not parts.path.isascii() or any(map(str.isspace, given)):
+        raise ValueError(f"{text[:200]!r} is not an address: give http://HOST:PORT")
+    return parts
 
 
 def base_url(text: str, *, drop: Sequence[str] = PASTED) -> str:
@@ -17,14 +36,7 @@ def base_url(text: str, *, drop: Sequence[str] = PASTED) -> str:
 
     A path that is not in `drop` stays; query and fragment do not.
     """
-    given = text.strip()
-    try:
-        parts = urlsplit(given if "://" in given else f"http://{given}")
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or any(map(str.isspace, given)):
-        raise ValueError(f"{text!r} is not an address: give http://HOST:PORT")
+    parts = split(text)
     path = parts.path.rstrip("/")
     for end in drop:
         path = path.removesuffix(end).rstrip("/")

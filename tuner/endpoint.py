@@ -10,7 +10,6 @@ import urllib.request
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from typing import IO, Any, Literal
-from urllib.parse import urlsplit
 
 from tuner.deadline import opener
 from tuner.errors import UserError
@@ -63,8 +62,7 @@ class Endpoint:
 
     def probe(self) -> Endpoint:
         """Find the model's name and what requests may hold. UserError when it is no such server."""
-        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
-            raise UserError("--api-key holds characters that no HTTP header can carry")
+        check_api_key(self.api_key)
         served = self._models()
         model = self.model or next(iter(served))
         if model not in served:
@@ -189,20 +187,20 @@ def _redirection(error: urllib.error.HTTPError) -> str:
     return f"it redirects to {one_line(error.headers.get('Location', 'nowhere'))}; give its address"
 
 
+def check_api_key(key: str | None) -> None:
+    """UserError, without the key, for one that cannot be sent."""
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise UserError("--api-key holds characters that no HTTP header can carry")
+
+
 def base_url(text: str) -> str:
     """`host:8000/v1/` → `http://host:8000`; UserError when it is no address."""
     from storage import address  # not above: a load generator's process needs no database
 
     try:
-        url = address.base_url(text)
+        return address.base_url(text)
     except ValueError as fault:
         raise UserError(f"--url {fault}") from None
-    if urlsplit(url).username is not None:
-        raise UserError(
-            "--url holds a user name, which is not sent: leave it out, and give a bearer token "
-            "with --api-key"
-        )
-    return url
 
 
 def _forced() -> dict[str, Any]:

@@ -10,8 +10,9 @@ import time
 import urllib.error
 import urllib.request
 from http.client import HTTPException, HTTPResponse
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
+from storage.address import split
 from storage.errors import StorageError
 from storage.sources.base import Outcome
 from storage.sources.exposition import Exposition, NotAnExpositionError, parse_exposition
@@ -45,14 +46,10 @@ def scrape_once(url: str, *, timeout_s: float = TIMEOUT_S) -> Exposition:
 
 def metrics_url(url: str) -> str:
     """`host:8000`, `http://host:8000/v1` → `http://host:8000/metrics`. Raises FetchError."""
-    text = url.strip()
     try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise FetchError(Outcome.UNREACHABLE, f"{url!r} is not an address: give http://HOST:PORT")
+        parts = split(url)
+    except ValueError as fault:
+        raise FetchError(Outcome.UNREACHABLE, str(fault)) from None
     path = parts.path.rstrip("/")
     if not path.endswith("/metrics"):
         path = path.removesuffix("/v1") + "/metrics"

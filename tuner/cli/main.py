@@ -22,7 +22,7 @@ from tuner import interrupts
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
 from tuner.cli.config_file import add_config_options, with_config
 from tuner.errors import UserError
-from tuner.printable import shown
+from tuner.printable import shortened, shown
 
 COMMANDS = (
     "bench", "sweep", "optimize", "diagnose", "studies", "report", "runs", "compare", "rejudge",
@@ -67,11 +67,21 @@ class _Parser(argparse.ArgumentParser):
             return value
         return super()._get_values(action, arg_strings)
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As argparse does, without the name of a function of ours in what is told."""
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError as error:
+            if isinstance(error.__context__, ValueError):
+                told = f"{shortened(arg_string)!r} is no number of the kind it takes"
+                raise argparse.ArgumentError(action, told) from None
+            raise
+
     def error(self, message: str) -> NoReturn:
         for flag, path in self.from_file.items():
             if message.startswith((f"argument {flag}:", f"argument {flag}/")):
                 message += f" (in {path})"
-        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {shown(message)} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,7 +116,7 @@ def _main(argv: Sequence[str]) -> int:
         words, _Parser.from_file = with_config(argv, commands)
         args = parser.parse_args(words)
     except UserError as error:
-        print(f"tuner: {error}", file=sys.stderr)
+        print(f"tuner: {shown(str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return _interrupted()
@@ -132,7 +142,7 @@ def run_command(
         if not _is_users_fault(error):
             traceback.print_exc()
             return EXIT_FAULT  # Python's own 1 would read as "the answer is no"
-        print(f"tuner {name}: {shown(str(error))}", file=sys.stderr)
+        print(f"tuner {name}: {shown(_told(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
 
 
@@ -171,6 +181,12 @@ def _build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argumen
         child.set_defaults(command=module)
         children[name] = child
     return parser, children
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"standard output cannot be written: {error.strerror}"
+    return str(error)
 
 
 def _is_users_fault(error: Exception) -> bool:

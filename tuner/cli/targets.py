@@ -104,6 +104,7 @@ def leave(target: Target, config: Config, line: ProgressLine) -> None:
     """Put a server that stays up into the configuration it is to keep, and say so; or why not,
     even when the rest is to be quiet."""
     from tuner.errors import UserError
+    from tuner.printable import shown
     from tuner.targets import TargetError
     from tuner.targets.base import config_text
 
@@ -114,7 +115,8 @@ def leave(target: Target, config: Config, line: ProgressLine) -> None:
     except (TargetError, UserError) as error:
         line.clear()
         print(
-            f"tuner: the server could not be put back to {config_text(config)}: {error}",
+            f"tuner: the server could not be put back to {config_text(config)}: "
+            f"{shown(str(error))}",
             file=sys.stderr,
         )
     else:

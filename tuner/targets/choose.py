@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.knobs import KNOBS
-from tuner.endpoint import base_url
+from tuner.endpoint import base_url, check_api_key
 from tuner.errors import UserError
 from tuner.targets import http
 from tuner.targets.base import Target, TargetError
@@ -46,6 +46,7 @@ def open_target(options: TargetOptions) -> Target:
     """The target, not yet started. UserError when nothing answers or something is missing."""
     if options.url is not None:
         url = base_url(options.url)
+        check_api_key(options.api_key)
         if options.serve_args:
             raise UserError("--serve-args is for a server the tuner starts; leave out --url")
         if _engine_at(url, options.api_key) == "slotune":

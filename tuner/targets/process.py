@@ -50,7 +50,7 @@ def next_log(folder: Path, name: str) -> Path:
     """`folder/name-001.log`, or the next number that no earlier start has used."""
     return next(
         path for number in itertools.count(1)
-        if not (path := folder / f"{name}-{number:03d}.log").exists()
+        if not os.path.exists(path := folder / f"{name}-{number:03d}.log")
     )  # fmt: skip
 
 

@@ -68,7 +68,10 @@ def test_full_disk_and_control_characters_are_one_sentence(
 ) -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
     assert with_command(monkeypatch, full) == 2
-    assert capsys.readouterr().err == "tuner bench: [Errno 28] No space left on device\n"
+    assert (
+        capsys.readouterr().err
+        == "tuner bench: standard output cannot be written: No space left on device\n"
+    )
     assert with_command(monkeypatch, UserError("a\x1b[2Jb\n  ^")) == 2
     assert capsys.readouterr().err == "tuner bench: a\ufffd[2Jb\n  ^\n"
 
@@ -186,3 +189,31 @@ def test_what_the_reader_of_a_pipe_has_left_is_no_fault() -> None:
     words = f"{sys.executable} -m tuner workload show | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bench", "u", "--seed", "x"],
+        ["bench", "u", "--startup-timeout", "x" * 6_000],
+        ["optimize", "--seed", "\x1b[31m"],
+    ],
+)
+def test_what_is_no_number_is_told_in_a_users_words(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        entry(words)
+    told = capsys.readouterr().err
+    assert "is no number" in told
+    assert len(told) < 300
+    assert "_" not in told
+    assert "\x1b" not in told
+
+
+def test_a_key_that_cannot_be_sent_is_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--url", "http://127.0.0.1:9", "--slo", "ttft_p95<1s", "--api-key", "a\nb"]
+    assert entry(["optimize", *words, "--database", str(tmp_path / "d.db")]) == 2
+    assert "--api-key holds characters that no HTTP header" in capsys.readouterr().err

@@ -196,3 +196,9 @@ def test_memory_is_waited_for() -> None:
     assert wait_released([1000], lambda: next(readings), timeout_s=30)
     assert not wait_released([1000], lambda: [9000], timeout_s=0.1)
     assert wait_released([], lambda: [9000], timeout_s=0)
+
+
+def test_a_log_of_a_name_too_long_is_told(tmp_path: Path) -> None:
+    log = next_log(tmp_path / ("x" * 300), "engine")
+    with pytest.raises(TargetError, match=r"cannot be written .* give --log-dir a folder"):
+        OwnProcess(lambda port: ["true"], log).start(1.0)
