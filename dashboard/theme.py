@@ -21,6 +21,8 @@ _LIGHT = {
     "textColor": "#1b222c",
     "borderColor": "#d9dee5",
     "linkColor": "#2f6fae",
+    "grayTextColor": "#5c6672",
+    "grayBackgroundColor": "#eceff2",
 }
 _DARK = {
     "primaryColor": "#5b9bd8",
@@ -29,6 +31,8 @@ _DARK = {
     "textColor": "#dde3ea",
     "borderColor": "#2b333e",
     "linkColor": "#7ab2e8",
+    "grayTextColor": "#93a0af",
+    "grayBackgroundColor": "#262e38",
 }
 
 
