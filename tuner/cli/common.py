@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tuner.errors import UserError
+from tuner.printable import shown
 
 if TYPE_CHECKING:
     from tuner.quality import Task
@@ -169,6 +170,11 @@ def study_quality(args: argparse.Namespace, stored: str | None) -> tuple[str | N
             "questions need another --study"
         )
     return given, read_pinned(str(given))
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """On stdout, without the control characters that a stored name or reason may hold."""
+    print(shown("\n".join(lines)))
 
 
 def print_json(value: Any) -> None:

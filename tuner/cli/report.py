@@ -14,6 +14,7 @@ from tuner.cli.common import (
     add_output_options,
     output_file,
     print_json,
+    print_lines,
 )
 from tuner.errors import UserError
 from tuner.units import count_text
@@ -113,7 +114,7 @@ def _show(args: argparse.Namespace, report: Report) -> int:
     if args.json:
         print_json(dict_of(report))
     elif args.html is None:
-        print("\n".join(lines_of(report)))
+        print_lines(lines_of(report))
     return EXIT_DONE
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from tuner.cli.common import EXIT_DONE, add_database_option, add_output_options, print_json
+from tuner.cli.common import (
+    EXIT_DONE,
+    add_database_option,
+    add_output_options,
+    print_json,
+    print_lines,
+)
 from tuner.errors import UserError
 
 NAME = "runs"
@@ -41,7 +47,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json([list_dict(row, studies.get(row.study_id or 0)) for row in shown])
     else:
-        print("\n".join(list_lines(shown, studies, left_out=len(rows) - len(shown))))
+        print_lines(list_lines(shown, studies, left_out=len(rows) - len(shown)))
     return EXIT_DONE
 
 
@@ -55,5 +61,5 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"run": found.run_id, **header(found)})
     else:
-        print("\n".join(run_lines(found)))
+        print_lines(run_lines(found))
     return EXIT_DONE

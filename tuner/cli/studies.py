@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from storage import open_database
-    from tuner.cli.common import print_json
+    from tuner.cli.common import print_json, print_lines
     from tuner.exchange.belonging import study_named, verified_by_study
     from tuner.report.studies import study_dict, study_lines, study_list_lines
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 print_json([study_dict(study, []) for study in studies])
             else:
-                print("\n".join(study_list_lines(studies, verified_by_study(database))))
+                print_lines(study_list_lines(studies, verified_by_study(database)))
             return EXIT_DONE
         study = study_named(database, args.name)
         measurements = database.list_measurements(study_id=study.id)
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             print_json(study_dict(study, measurements))
         else:
             verified = verified_by_study(database).get(study.id)
-            print("\n".join(study_lines(study, measurements, verified)))
+            print_lines(study_lines(study, measurements, verified))
         return EXIT_DONE
     finally:
         database.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import StorageError
+from storage import StorageError, open_database
 from tuner.cli import main as entry
 from tuner.cli.common import ProgressLine, print_json
 from tuner.cli.main import COMMANDS
@@ -217,3 +217,16 @@ def test_a_key_that_cannot_be_sent_is_not_shown(
     words = ["--url", "http://127.0.0.1:9", "--slo", "ttft_p95<1s", "--api-key", "a\nb"]
     assert entry(["optimize", *words, "--database", str(tmp_path / "d.db")]) == 2
     assert "--api-key holds characters that no HTTP header" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["studies"], ["studies", "a\x1b[2J"]])
+def test_no_stored_name_writes_to_the_terminal(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "d.db")
+    with open_database(path) as database:
+        database.create_study("a\x1b[2J", command="tuner\x07")
+    assert entry([*words, "--database", path]) == 0
+    told = capsys.readouterr().out
+    assert "a\ufffd[2J" in told
+    assert not {"\x1b", "\x07"} & {*told}
