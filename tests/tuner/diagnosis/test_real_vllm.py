@@ -75,7 +75,7 @@ PLANTED = (
         {"max_num_seqs": "1"}, {}, by_command=True,
     ),
     Planted(
-        "3a.kv", "3", "ttft_p95<10s", "num_gpu_blocks_override up", (Clients(12, 240, 40),),
+        "3a.kv", "3", "ttft_p95<4s", "num_gpu_blocks_override up", (Clients(12, 240, 40),),
         {"num_gpu_blocks_override": "16"}, {}, {"6": "3a.kv"},
     ),
     Planted(
