@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tuner.errors import UserError
-from tuner.printable import shown
+from tuner.printable import shortened, shown
 
 if TYPE_CHECKING:
     from tuner.quality import Task
@@ -69,6 +69,14 @@ def seed(text: str) -> int:
     if not 0 <= value <= MAX_SEED:
         raise argparse.ArgumentTypeError(f"must be between 0 and {MAX_SEED}, got {value}")
     return value
+
+
+def study_name(text: str) -> str:
+    """An argparse type: what a study can be kept under."""
+    if not text.strip() or not text.isprintable():
+        shortest = shown(shortened(text))
+        raise argparse.ArgumentTypeError(f"{shortest!r} is no name: give one of printable text")
+    return text
 
 
 def output_file(text: str) -> str:

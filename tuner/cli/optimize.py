@@ -9,6 +9,7 @@ from tuner.cli.common import (
     add_load_options,
     add_output_options,
     output_file,
+    study_name,
 )
 from tuner.cli.executor_options import add_executor_options
 from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--study",
+        type=study_name,
         metavar="NAME",
         help="name to store under; an existing study is resumed, or shared with the workers that "
         "are at it now, each with a server of its own",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tuner.cli.common import add_database_option, add_load_options, add_output_options
+from tuner.cli.common import add_database_option, add_load_options, add_output_options, study_name
 from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
 from tuner.cli.targets import add_tuned_target_options
 
@@ -29,8 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--repeat", type=int, help="measurements per value (default 1)")
     group.add_argument(
-        "--study", metavar="NAME", help="name to store under; an existing sweep is gone on with"
-    )
+        "--study", type=study_name, metavar="NAME",
+        help="name to store under; an existing sweep is gone on with",
+    )  # fmt: skip
     add_measuring_options(group)
     add_database_option(parser)
     add_output_options(parser)

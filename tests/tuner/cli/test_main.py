@@ -230,3 +230,13 @@ def test_no_stored_name_writes_to_the_terminal(
     told = capsys.readouterr().out
     assert "a\ufffd[2J" in told
     assert not {"\x1b", "\x07"} & {*told}
+
+
+@pytest.mark.parametrize("command", ["optimize", "sweep"])
+@pytest.mark.parametrize("name", ["", " ", "\udcff", "a\nb"])
+def test_a_study_has_a_name_that_can_be_kept_and_shown(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        entry([command, "--study", name])
+    assert "argument --study: " in capsys.readouterr().err
