@@ -238,4 +238,6 @@ def history_beside(url_or_path: str | os.PathLike[str]) -> str:
 def only_history(url_or_path: str | os.PathLike[str]) -> bool:
     """Whether a history is kept beside a database that no run has made yet."""
     path = parse(url_or_path).path
-    return path is not None and not path.exists() and Path(history_beside(path)).exists()
+    if path is None or os.path.exists(path):  # False too for a name longer than any file has
+        return False
+    return os.path.exists(history_beside(path))

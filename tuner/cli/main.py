@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import errno
 import importlib
+import io
 import keyword
 import os
 import sys
@@ -103,10 +104,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _have_streams() -> None:
-    """A stream that was closed at the start (`2>&-`) is None, which nothing here expects."""
+    """A stream that was closed at the start (`2>&-`) is None, which nothing here expects; and the
+    name of a file may hold what no text can, which stdout then shows as stderr does."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _main(argv: Sequence[str]) -> int:

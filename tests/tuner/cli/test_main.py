@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -240,3 +241,18 @@ def test_a_study_has_a_name_that_can_be_kept_and_shown(
     with pytest.raises(SystemExit):
         entry([command, "--study", name])
     assert "argument --study: " in capsys.readouterr().err
+
+
+def test_a_file_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
+    lengths = os.fsencode(tmp_path) + b"/\xff"
+    Path(os.fsdecode(lengths)).write_text("5\n6\n")
+    words = [sys.executable, "-m", "tuner", "workload", "show", b"file=" + lengths + b",rate=1"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\\udcff" in ended.stdout
+
+
+def test_a_database_of_a_name_too_long_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["diagnose", "--url", "http://127.0.0.1:9", "--database", "x" * 300]
+    assert entry(words) == 2
+    assert "File name too long" in capsys.readouterr().err
