@@ -62,7 +62,8 @@ class Sitting:
         original: Config,
         prepared_s: float,
     ) -> None:
-        """prepared_s: see plan_of; of a study that is resumed, its own counts."""
+        """prepared_s: see plan_of; of a study that is resumed, its own counts. It is stored as
+        calibration_s, a start of the server included."""
         self.args, self.request, self.database = args, request, database
         self.target, self.line, self.space, self.original = target, line, space, original
         self.goal = request.goal
@@ -124,10 +125,13 @@ class Sitting:
             f"  starting {self.target.kind} for the baseline; logs are in {self.args.log_dir}"
         )
         began_s = time.monotonic()
-        with contextlib.suppress(TargetError):
+        try:
             self.target.apply(self.original)
-        self.prepared_s += time.monotonic() - began_s
-        self.before_s = self.prepared_s
+        except TargetError:
+            return
+        finally:
+            self.prepared_s += time.monotonic() - began_s
+            self.before_s = self.prepared_s
         with self.workers.turn():
             now = self.database.get_study(self.study.id) or self.study
             self.plan = self._planned(now.budget or {})

@@ -29,7 +29,7 @@ DRAIN_S = 1.5
 """About what the end of a measurement takes: last answers, scraping, storing."""
 
 BASELINES = 2
-MIN_TRIALS = 5
+MIN_TRIALS, MOST_DIGITS = 5, 9
 CONFIRM_SHARE = 0.56
 """Of what the baselines leave; what the search saves by ending trials early comes on top."""
 
@@ -41,7 +41,7 @@ CONFIRM_PLANS = (
 ALL_FINALISTS = 2
 """Rounds that all finalists take part in, up to the first look; the best one goes on alone."""
 
-_TRIALS = re.compile(r"\s*(\d{1,9})\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
+_TRIALS = re.compile(r"\s*0*(\d+)\s*(?:trials?|measurements?)\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,11 @@ class Plan:
 def parse_budget(text: str) -> Budget:
     """`5m`, `90s`, `20 trials`. Raises UserError."""
     if found := _TRIALS.match(text):
+        if len(found.group(1)) > MOST_DIGITS:
+            raise UserError(
+                f"--budget {shortened(text)!r}: no study has so many trials; write for "
+                'example "200 trials"'
+            )
         trials = int(found.group(1))
         if trials < MIN_TRIALS:
             raise UserError(
