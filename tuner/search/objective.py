@@ -55,11 +55,15 @@ class Objective:
 
 
 def parse_objectives(
-    maximize: Sequence[str], minimize: Sequence[str], *, price_per_hour: float | None = None
+    maximize: Sequence[str],
+    minimize: Sequence[str],
+    *,
+    price_per_hour: float | None = None,
+    options: tuple[str, str] = ("--maximize", "--minimize"),
 ) -> tuple[Objective, ...]:
-    """From all --maximize and --minimize texts; the first one decides. Raises UserError."""
-    found = [Objective(_key(text, "--maximize"), "maximize") for text in maximize]
-    found += [Objective(_key(text, "--minimize"), "minimize") for text in minimize]
+    """From the texts of both options; the first one decides. Raises UserError."""
+    found = [Objective(_key(text, options[0]), "maximize") for text in maximize]
+    found += [Objective(_key(text, options[1]), "minimize") for text in minimize]
     keys = [objective.key for objective in found]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
         raise UserError(f"{twice[0]} is an objective twice; name it once")

@@ -157,4 +157,5 @@ def _named(text: str) -> Objective:
     head = text.strip().lower().rpartition("_")[0] or text.strip().lower()
     metric = BY_ANY_NAME.get(head) or BY_ANY_NAME.get(text.strip().lower())
     less = metric is not None and (metric.per_request or metric.name in ("error_rate",))
-    return parse_objectives([] if less else [text], [text] if less else [])[0]
+    both = ([], [text]) if less else ([text], [])
+    return parse_objectives(*both, options=("--figure", "--figure"))[0]

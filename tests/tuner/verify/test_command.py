@@ -106,7 +106,7 @@ def test_a_setting_that_fails_does_harm(tmp_path: Path) -> None:
         (["--node", "3a.seq_cap", "--knob", "max_num_seqs=8"], "not allowed with"),
         (["--knob", "max_num_seqs=8", "--pairs", "1"], "--pairs must be 2 to 8"),
         (["--knob", "max_num_seqs=16"], "has already"),
-        (["--knob", "max_num_seqs=8", "--figure", "speed"], "unknown figure"),
+        (["--knob", "max_num_seqs=8", "--figure", "speed"], "--figure speed: unknown figure"),
         (["--node", "3a.nothing"], "is no node of the tree; it has 0, 1"),
         (["--node", "1"], "node 1 (Stall)"),
     ],
