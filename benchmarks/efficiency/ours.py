@@ -84,7 +84,8 @@ def _search(
 ) -> Search:
     budget = parse_budget(f"{task.budget_s:g}s")
     surface = task.surface
-    planned = plan(budget, change_s=0.0 if surface.live else surface.change_s(surface.baseline))
+    start_s = 0.0 if surface.live else surface.change_s(surface.baseline)
+    planned = plan(budget, start_s, change_s=start_s)
     texts = [
         f"{name}={','.join(map(setting_text, values))}"
         for name, values in task.surface.grid.items()

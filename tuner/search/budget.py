@@ -117,8 +117,9 @@ def plan(
     loads: int = 1,
     change_s: float = 0.0,
 ) -> Plan:
-    """Split what is left after spent_s; window_s and warmup_s are kept where given. loads: how
-    many measurements a trial has; change_s: what a change of the settings takes before them."""
+    """Split what is left after spent_s, the start for the baselines included; window_s and warmup_s
+    are kept where given. loads: how many measurements a trial has; change_s: what a change of the
+    settings takes before them."""
     warmup = DEFAULT_WARMUP_S if warmup_s is None else warmup_s
     if budget.total_s is None:
         window_s = window_s or DEFAULT_WINDOW_S
@@ -126,7 +127,8 @@ def plan(
     left_s = max(0.0, budget.total_s - spent_s)
     if window_s is None:
         window_s = _fitted_s(left_s, warmup, loads, change_s)
-    slots = int(left_s / (loads * (window_s + warmup + DRAIN_S) + change_s))
+    each_s = loads * (window_s + warmup + DRAIN_S)
+    slots = BASELINES + int((left_s - BASELINES * each_s) / (each_s + change_s))
     return _split(max(MIN_TRIALS, slots), window_s, warmup, loads, change_s)
 
 
