@@ -25,7 +25,7 @@ MODEL = "MODEL"
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Subject:
     """The server that advice would be put to the test on, and its settings. url: None where only a
     Prometheus tells of it."""
 
@@ -33,12 +33,12 @@ class Tried:
     config: Mapping[str, str]
 
 
-def tried(settings: Settings, diagnosis: Diagnosis) -> Tried:
+def subject_of(settings: Settings, diagnosis: Diagnosis) -> Subject:
     """The one that is watched; of several the first whose knobs can be changed, else the first."""
     if not settings.urls:
-        return Tried(settings.url, diagnosis.config)
+        return Subject(settings.url, diagnosis.config)
     named = zip(settings.urls, instances(settings.urls), strict=True)
-    each = [Tried(url, {**diagnosis.config, **_own(diagnosis, name)}) for url, name in named]
+    each = [Subject(url, {**diagnosis.config, **_own(diagnosis, name)}) for url, name in named]
     return next((one for one in each if one.config.get("admin") == "True"), each[0])
 
 

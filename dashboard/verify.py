@@ -18,7 +18,7 @@ from dashboard import markup
 from dashboard.answer import VERIFIED_TONES
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration
-from dashboard.prove import Tried
+from dashboard.prove import Subject
 from dashboard.settings import current
 from dashboard.verify_run import Verifications, View, words
 from engine.knobs import LIVE_KNOBS
@@ -30,8 +30,8 @@ from tuner.verify.history import Record, records
 from tuner.workload.grammar import DEFAULT
 
 ON_ONE = (
-    "This page turns no knob of several replicas: verify the advice on one of them, whose clients "
-    "then share it with the load that this sends and see its settings change and come back:"
+    "Several replicas are watched: this page changes none. Verify on one of them; its clients "
+    "share it with the test load and see its settings change and return:"
 )
 
 
@@ -40,23 +40,23 @@ def verifications() -> Verifications:
     return Verifications()
 
 
-def offered(node: NodeResult, tried: Tried) -> bool:
+def offered(node: NodeResult, subject: Subject) -> bool:
     """Whether the node's advice can be tried: a live knob of an engine that is watched by its URL
     and was started with --enable-admin."""
     live = any(lever.knob in LIVE_KNOBS for lever in node.levers)
-    return live and bool(tried.url) and tried.config.get("admin") == "True"
+    return live and bool(subject.url) and subject.config.get("admin") == "True"
 
 
-def offer(node: NodeResult, tried: Tried) -> None:
+def offer(node: NodeResult, subject: Subject) -> None:
     """Beside a cause: what became of its advice so far, and the button, or the command for one of
     several replicas."""
     for record in _known(node):
         st.html(f'<div class="sub">{markup.escape(_record_text(record))}</div>')
-    if not offered(node, tried):
+    if not offered(node, subject):
         return
     if current().urls:
         st.html(f'<div class="sub">{ON_ONE}</div>')
-        st.code(shlex.join(_command(node.key, DEFAULT, tried)), language=None, wrap_lines=True)
+        st.code(shlex.join(_command(node.key, DEFAULT, subject)), language=None, wrap_lines=True)
         return
     left, right = st.columns([5, 1], vertical_alignment="bottom")
     workload = left.text_input(
@@ -66,19 +66,19 @@ def offer(node: NodeResult, tried: Tried) -> None:
     view = verifications().view()
     right.button(
         "Verify", key=f"verify-{node.key}", disabled=view is not None and view.running,
-        width="stretch", help=f"$ {shlex.join(_command(node.key, workload, tried))}",
-        on_click=_start, args=(node.key, tried),
+        width="stretch", help=f"$ {shlex.join(_command(node.key, workload, subject))}",
+        on_click=_start, args=(node.key, subject),
     )  # fmt: skip
 
 
-def _start(node: str, tried: Tried) -> None:
+def _start(node: str, subject: Subject) -> None:
     """With the load as it stands in the field now."""
-    verifications().start(node, _command(node, st.session_state[f"verify-load-{node}"], tried))
+    verifications().start(node, _command(node, st.session_state[f"verify-load-{node}"], subject))
 
 
-def _command(node: str, workload: str, tried: Tried) -> list[str]:
+def _command(node: str, workload: str, subject: Subject) -> list[str]:
     settings = current()
-    return words(str(tried.url), node, workload, settings.slos, settings.database)
+    return words(str(subject.url), node, workload, settings.slos, settings.database)
 
 
 def panel() -> None:

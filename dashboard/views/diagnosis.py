@@ -13,10 +13,10 @@ from collections import Counter
 import streamlit as st
 
 from dashboard import markup, verify
-from dashboard.connect import evaluator, metric_source
+from dashboard.connect import evaluator
 from dashboard.evaluator import BEAT_S, Evaluator
 from dashboard.format import duration, scaled
-from dashboard.prove import MODEL, Tried, sweep_command, tried
+from dashboard.prove import MODEL, Subject, subject_of, sweep_command
 from dashboard.settings import current
 from tuner.diagnosis import Diagnosis, Lever, NodeResult, State
 from tuner.diagnosis.render import ON_WATCH
@@ -48,7 +48,7 @@ ARROWS = {"up": "↑", "down": "↓", "on": "on", "off": "off", "do": ""}
 
 def page() -> None:
     running = evaluator()
-    if running is None or metric_source() is None:
+    if running is None:
         st.html(markup.heading("Diagnosis"))
         st.html(
             markup.message(
@@ -62,9 +62,9 @@ def page() -> None:
 
 
 def _live(running: Evaluator) -> None:
-    diagnosis, source = running.latest(), metric_source()
-    up = source is not None and source.status().up
-    st.html(f'<div class="stack">{_summary(diagnosis, up)}</div>')
+    diagnosis = running.latest()
+    subject = subject_of(current(), diagnosis)
+    st.html(f'<div class="stack">{_summary(diagnosis)}</div>')
     # One container, however many causes: what stands below keeps its place, and open nodes open.
     with st.container(key="causes"):
         verify.panel()
@@ -72,17 +72,16 @@ def _live(running: Evaluator) -> None:
             st.html(_nothing(diagnosis))
         for node in diagnosis.causes:
             st.html(_cause(node))
-            on = tried(current(), diagnosis)
-            _commands(node, diagnosis, on)
-            verify.offer(node, on)
+            _commands(node, diagnosis, subject)
+            verify.offer(node, subject)
     st.html(markup.heading("The tree", "in the order it is asked; open a node for its evidence"))
     depths = _depths(diagnosis)
     with st.container(key="tree"):
         for node in diagnosis.nodes:
-            _node(node, depths[node.key], up)
+            _node(node, depths[node.key], diagnosis.up)
 
 
-def _summary(diagnosis: Diagnosis, up: bool) -> str:
+def _summary(diagnosis: Diagnosis) -> str:
     at = time.strftime("%H:%M:%S UTC", time.gmtime(diagnosis.at_s))
     note = f"evaluated at {at} over the last {duration(diagnosis.window_s)}"
     counts = Counter((_word(node), _tone(node)) for node in diagnosis.nodes)
@@ -99,7 +98,7 @@ def _summary(diagnosis: Diagnosis, up: bool) -> str:
     target = markup.definition(
         [
             ("target", f'<span class="mono">{markup.escape(diagnosis.target)}</span>'),
-            *([("metrics of", markup.escape(diagnosis.dialect))] if up else []),
+            *([("metrics of", markup.escape(diagnosis.dialect))] if diagnosis.up else []),
             ("traffic", TRAFFIC[diagnosis.traffic]),
         ]
     )
@@ -162,7 +161,7 @@ def _lever(lever: Lever) -> str:
     return f'<div class="lever"><b>{markup.escape(title)}</b><dl>{rows}</dl></div>'
 
 
-def _commands(node: NodeResult, diagnosis: Diagnosis, on: Tried) -> None:
+def _commands(node: NodeResult, diagnosis: Diagnosis, subject: Subject) -> None:
     """What proves the cause's levers, ready to copy."""
     found = [
         command
@@ -171,8 +170,8 @@ def _commands(node: NodeResult, diagnosis: Diagnosis, on: Tried) -> None:
             command := sweep_command(
                 lever.knob,
                 lever.direction,
-                on.config,
-                url=on.url,
+                subject.config,
+                url=subject.url,
                 slos=current().slos,
                 engine=diagnosis.dialect,
             )
@@ -216,7 +215,7 @@ def _with_unit(value: float | None, unit: str) -> str:
 
 
 def _node(node: NodeResult, depth: int, up: bool) -> None:
-    """up: whether the source answers; where not, one sentence above says why for all nodes."""
+    """up: whether the target answered; where not, one sentence above says why for all nodes."""
     summary = node.summary if up else ""
     with st.expander(_label(node, depth, summary), key=f"d{depth}-{node.key.replace('.', '-')}"):
         parts = [f"<div>{markup.escape(node.summary)}</div>", _facts(node)]

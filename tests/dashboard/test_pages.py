@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard import settings
 from dashboard.settings import Settings
 from storage.sources import RecordedSource
-from storage.sources.base import Outcome
+from storage.sources.base import Outcome, SourceStatus
 from tests.dashboard.fake_source import FakeSource
-from tests.dashboard.pages import Show, diagnosis, overview, text_of
+from tests.dashboard.pages import Draw, Show, diagnosis, overview, text_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,6 +158,29 @@ def test_diagnosis_of_a_silent_target_is_never_ok(show: Show) -> None:
     text = show(diagnosis, FakeSource(Outcome.UNREACHABLE, reason="connection refused"))
     assert "not judged" in text
     assert not re.search(r"green-badge\[ok\]", text)
+
+
+@dataclass
+class Dying(FakeSource):
+    """Does not answer from its second look on."""
+
+    looks: int = 0
+
+    def status(self) -> SourceStatus:
+        self.looks += 1
+        return replace(super().status(), up=self.looks < 2)
+
+
+def test_a_page_drawn_anew_shows_the_same_look_and_takes_none(
+    draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.evaluator.BEAT_S", 600.0)
+    source = Dying()
+    app = draw(diagnosis, source)
+    first = text_of(app)
+    assert text_of(app.run()) == first
+    assert "metrics of" in first
+    assert source.looks == 1
 
 
 @pytest.mark.usefixtures("then")

@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import settings, verify
-from dashboard.prove import Tried, tried
+from dashboard.prove import Subject, subject_of
 from dashboard.settings import Settings
 from dashboard.verify_run import Verifications, View, words
 from storage import NewVerification, open_database
@@ -111,19 +111,19 @@ NODE = NodeResult("3a.seq_cap", "Cap", State.CRITICAL, "fires", levers=(MORE_SEQ
 def test_offered_only_where_a_knob_turns_live(
     node: NodeResult, config: dict[str, str], url: str | None, offered: bool
 ) -> None:
-    assert verify.offered(node, Tried(url, config)) is offered
+    assert verify.offered(node, Subject(url, config)) is offered
 
 
 def page() -> None:
     import streamlit as st
 
     from dashboard import verify
-    from dashboard.prove import Tried
+    from dashboard.prove import Subject
     from tests.dashboard.test_verify import NODE
 
     def body() -> None:
         verify.panel()
-        verify.offer(NODE, Tried("http://h:1", {"admin": "True"}))
+        verify.offer(NODE, Subject("http://h:1", {"admin": "True"}))
 
     st.fragment(body)()
 
@@ -211,23 +211,23 @@ def diagnosed(**admin: str) -> Diagnosis:
 def test_advice_for_several_is_tried_on_the_first_that_lets_its_knobs_be_changed(
     a: str, b: str, url: str, cap: str
 ) -> None:
-    found = tried(TWO, diagnosed(a=a, b=b))
+    found = subject_of(TWO, diagnosed(a=a, b=b))
     assert (found.url, found.config["max_num_seqs"], found.config["device"]) == (url, cap, "cpu")
     assert verify.offered(NODE, found) is (found.config["admin"] == "True")
 
 
 def test_the_engines_of_one_of_them_are_found_by_its_instance() -> None:
     each = {"b:1/0": {"admin": "True"}, "b:1/1": {"admin": "True"}, "a:11/0": {"admin": "True"}}
-    found = tried(TWO, replace(diagnosed(a="", b=""), each=each))
+    found = subject_of(TWO, replace(diagnosed(a="", b=""), each=each))
     assert (found.url, found.config) == ("http://b:1", {"device": "cpu", "admin": "True"})
 
 
 def several() -> None:
     from dashboard import verify
-    from dashboard.prove import tried
+    from dashboard.prove import subject_of
     from tests.dashboard.test_verify import NODE, TWO, diagnosed
 
-    verify.offer(NODE, tried(TWO, diagnosed(a="False", b="True")))
+    verify.offer(NODE, subject_of(TWO, diagnosed(a="False", b="True")))
 
 
 def test_of_several_the_page_shows_the_whole_command_for_one_and_starts_nothing() -> None:

@@ -105,7 +105,8 @@ class NodeResult:
 class Diagnosis:
     """All nodes in tree order (parents before children). traffic: "traffic", "no_traffic" or
     "unknown"; missing_slos names the SLOs without which a node could not be judged. config are the
-    settings of the target, of several replicas those that are alike; each: by replica, its own."""
+    settings of the target, of several replicas those that are alike; each: by replica, its own.
+    up: whether the target answered."""
 
     at_s: float
     window_s: float
@@ -117,6 +118,7 @@ class Diagnosis:
     missing_slos: tuple[str, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
     each: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    up: bool = True
 
     @property
     def causes(self) -> tuple[NodeResult, ...]:

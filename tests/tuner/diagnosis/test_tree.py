@@ -393,8 +393,10 @@ def test_a_peak_of_0_is_not_known() -> None:
     assert "--peak" in node.how_to_get
 
 
-def test_json_round_trip() -> None:
-    diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99, "preemptions": 4.0}), SLOS)
+@pytest.mark.parametrize("up", [True, False])
+def test_json_round_trip(up: bool) -> None:
+    diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99, "preemptions": 4.0}, up=up), SLOS)
+    assert diagnosis.up is up
     assert Diagnosis.from_dict(json.loads(json.dumps(diagnosis.as_dict()))) == diagnosis
 
 
