@@ -11,8 +11,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from storage.sources.base import MetricSource, Outcome, RangeKind, Reading, SourceStatus
+from storage.sources.base import (
+    MetricSource,
+    Outcome,
+    RangeKind,
+    Reading,
+    SourceStatus,
+    Wanted,
+)
+from tuner.diagnosis.collect_replicas import replicas
+from tuner.diagnosis.collect_settings import INFOS, KnownSettings, settings
+from tuner.diagnosis.context import Case
 from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, SignalSpec
+from tuner.diagnosis.signals import Signals
+from tuner.diagnosis.thresholds import DEFAULT
 
 _SPECS: dict[str, SignalSpec | BreakdownSpec] = {
     **{spec.name: spec for spec in SPECS},
@@ -20,7 +32,9 @@ _SPECS: dict[str, SignalSpec | BreakdownSpec] = {
 }
 LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue", "prefill")
 QUANTILES = (0.5, 0.95, 0.99)
-SCHEDULER = "slotune:scheduler_config_info"
+SETTINGS = ("running", "kv_pool_tokens", "kv_page_tokens")
+"""Signals that tell how many engines there are, and how large their KV pools."""
+
 STEPS = 120
 """Points of a chart."""
 
@@ -81,17 +95,20 @@ class Watched:
             return {}
         return self.source.breakdown(f"{name}_bucket", "le", window_s)
 
-    def info(self, name: str) -> dict[str, str]:
-        return {} if self._unreachable is not None else self.source.info(name) or {}
+    @property
+    def reachable(self) -> bool:
+        return self._unreachable is None
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is being watched. engine is "" where the exposition does not tell."""
+    """What is being watched. engine is "" where the exposition does not tell. max_num_seqs,
+    kv_tokens: how many may run and what the KV pools hold, of all engines; None is not known."""
 
     engine: str
     models: tuple[str, ...]
-    config: Mapping[str, str]
+    max_num_seqs: float | None
+    kv_tokens: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +269,18 @@ def _identity(watched: Watched) -> Identity:
         "",
     )
     models = tuple(sorted(watched.breakdown("running", "model_name", None)))
-    return Identity(engine, tuple(model for model in models if model), _config(watched))
+    case = _settings(watched)
+    return Identity(
+        engine, tuple(model for model in models if model), case.cap(), case.pools_tokens()
+    )
 
 
-def _config(watched: Watched) -> dict[str, str]:
-    """Settings of the engine; of several the cap of all, where each tells its own."""
-    engines = watched.breakdown("running", "instance,engine", None)
-    if len(engines) < 2:
-        return watched.info("vllm:cache_config_info") | watched.info(SCHEDULER)
-    told = watched.source.breakdown(SCHEDULER, "instance,engine,max_num_seqs")
-    caps = [name.rpartition("/")[2] for name in told]
-    known = len(caps) == len(engines) and all(cap.isdigit() for cap in caps)
-    return {"max_num_seqs": str(sum(map(int, caps)))} if known else {}
+def _settings(watched: Watched) -> Case:
+    """What the engines tell of their settings, as the diagnosis reads and adds them up."""
+    names = frozenset({*INFOS, *(name for signal in SETTINGS for name in _names(signal))})
+    source = watched.source.at_once(Wanted(names, watched.source.scrape_interval_s))
+    found = replicas(source, watched.resolve("running"))
+    asked = source if watched.reachable else None
+    config, each = settings(asked, watched.resolve, found, KnownSettings({}, {}))
+    status = watched.status
+    return Case(Signals("", "", time.time(), 0.0, status, config=config, each=each), DEFAULT)

@@ -126,8 +126,8 @@ def _down(snapshot: Snapshot) -> str:
 
 
 def _tiles(snapshot: Snapshot) -> list[str]:
-    cap = snapshot.identity.config.get("max_num_seqs", "")
-    of_cap = f'<span class="of">of {markup.escape(cap)}</span>' if cap else ""
+    cap = snapshot.identity.max_num_seqs
+    of_cap = "" if cap is None else f'<span class="of">of {cap:,.0f}</span>'
 
     def tile(
         label: str,
@@ -158,12 +158,8 @@ def _tiles(snapshot: Snapshot) -> list[str]:
 
 
 def _kv_size(snapshot: Snapshot) -> str:
-    config = snapshot.identity.config
-    try:
-        blocks, size = int(config["num_gpu_blocks"]), int(config["block_size"])
-    except (KeyError, ValueError):
-        return ""
-    return f"of {number(blocks * size)} tok"
+    tokens = snapshot.identity.kv_tokens
+    return "" if tokens is None else f"of {number(tokens)} tok"
 
 
 def _binding(snapshot: Snapshot) -> str:

@@ -16,7 +16,7 @@ def test_reads_every_figure_with_window_and_samples() -> None:
     snapshot = take(FakeSource(), 60.0)
     assert snapshot.identity.engine == "slotune"
     assert snapshot.identity.models == ("smollm2-135m",)
-    assert snapshot.identity.config["max_num_seqs"] == "16"
+    assert (snapshot.identity.max_num_seqs, snapshot.identity.kv_tokens) == (16, 65_536)
     assert snapshot.running.value == GAUGES["vllm:num_requests_running"]
     assert snapshot.generation_rate.value == RATES["vllm:generation_tokens_total"]
     assert snapshot.generation_rate.window_s == 60.0

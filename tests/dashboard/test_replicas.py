@@ -79,10 +79,10 @@ def test_a_chart_shows_the_requests_of_all_replicas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("caps", "cap"), [((64, 8), "72"), ((64, 64), "128"), ((64, None), None), ((None, None), None)]
+    ("caps", "cap"), [((64, 8), 72), ((64, 64), 128), ((64, None), 128), ((None, None), None)]
 )
 def test_the_cap_shown_is_that_of_all_replicas(
-    caps: tuple[int | None, ...], cap: str | None
+    caps: tuple[int | None, ...], cap: float | None
 ) -> None:
     told = "".join(
         f'slotune:scheduler_config_info{{engine="{engine}",max_num_seqs="{value}"}} 1\n'
@@ -92,7 +92,33 @@ def test_the_cap_shown_is_that_of_all_replicas(
     pages = [(1000.0 + 5 * i, two(1000 + 5.0 * i) + told) for i in range(13)]
     snapshot = take(RecordedSource(pages), 60.0)
     assert snapshot.running.value == 128
-    assert snapshot.identity.config.get("max_num_seqs") == cap
+    assert snapshot.identity.max_num_seqs == cap
+
+
+def ranked(age_s: float) -> str:
+    """Two ranks of one server, a cap and a pool of each."""
+    return "".join(
+        engine(age_s, f'engine="0",dp_rank="{rank}",model_name="m"')
+        + f'slotune:scheduler_config_info{{dp_rank="{rank}",engine="0",max_num_seqs="64"}} 1\n'
+        + f'vllm:cache_config_info{{dp_rank="{rank}",engine="0",num_gpu_blocks="{blocks}",'
+        + 'block_size="16"} 1\n'
+        for rank, blocks in (("0", 100), ("1", 50))
+    )
+
+
+def test_ranks_of_one_server_are_as_many_engines() -> None:
+    pages = [(1000.0 + 5 * i, ranked(1000 + 5.0 * i)) for i in range(13)]
+    identity = take(RecordedSource(pages), 60.0).identity
+    assert (identity.max_num_seqs, identity.kv_tokens) == (128, 2400)
+
+
+def test_the_pool_shown_is_that_of_all_vllm_replicas() -> None:
+    """vLLM tells each engine's pool, and no cap."""
+    pool = 'vllm:cache_config_info{{engine="{}",num_gpu_blocks="{}",block_size="16"}} 1\n'
+    told = pool.format(0, 1000) + pool.format(1, 500)
+    pages = [(1000.0 + 5 * i, two(1000 + 5.0 * i) + told) for i in range(13)]
+    identity = take(RecordedSource(pages), 60.0).identity
+    assert (identity.max_num_seqs, identity.kv_tokens) == (None, 24_000)
 
 
 @pytest.mark.usefixtures("configured")

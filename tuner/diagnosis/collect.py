@@ -15,7 +15,7 @@ from typing import Any
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
 from storage.sources.exposition import spellings
 from tuner.diagnosis.collect_replicas import by_replica, replicas
-from tuner.diagnosis.collect_settings import INFOS, Told, settings
+from tuner.diagnosis.collect_settings import INFOS, KnownSettings, settings
 from tuner.diagnosis.collect_trends import (
     OLDEST_START,
     STARTED,
@@ -66,7 +66,7 @@ def collect(
 ) -> Signals:
     """One look over the last window_s: no shorter than four scrapes, no longer than was watched.
 
-    server_info is the engine's own `/server_info`; by_instance those of several (Told);
+    server_info is the engine's own `/server_info`; by_instance those of several;
     quantiles adds quantiles of latencies by name ({"ttft": [0.9]}), as SLOs need them; at_s is the
     evaluation's Unix time; client what clients saw. Never raises for bad data: an
     unreachable source gives signals whose readings all say so.
@@ -81,8 +81,8 @@ def collect(
     found = replicas(look.source, look.named("running"))
     breakdowns |= by_replica(look.source, look.window_s, look.at_s, look.named, found)
     breakdowns |= look.started_anew(readings[OLDEST_START])
-    told = Told(server_info or {}, by_instance or {})
-    config, each = settings(look.source, look.named, found, told)
+    known = KnownSettings(server_info or {}, by_instance or {})
+    config, each = settings(look.source if look.status.up else None, look.named, found, known)
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
         config=config, models=look.models(), each=each,

@@ -27,7 +27,7 @@ Settings = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class KnownSettings:
     """What is known beside the metrics. everywhere: of all engines; by_instance: what several
     servers say of themselves, {} of one that does not, by the `instance` of their series."""
 
@@ -46,13 +46,16 @@ class Told:
 
 
 def settings(
-    source: MetricSource, named: Named, found: Replicas, told: Told
+    source: MetricSource | None, named: Named, found: Replicas, known: KnownSettings
 ) -> tuple[Settings, dict[str, Settings]]:
-    """(those of all engines, each replica's; {} with one replica)."""
+    """(those of all engines, each replica's; {} with one replica). source: None where nothing is
+    to be asked of it, since it does not answer."""
+    if source is None:
+        return known.alike(), {}
     if not found:
-        return exported(source, named, {}) | told.alike(), {}
+        return exported(source, named, {}) | known.alike(), {}
     each = {
-        name: exported(source, named, labels) | told.of(labels) for name, labels in found.items()
+        name: exported(source, named, labels) | known.of(labels) for name, labels in found.items()
     }
     return alike(each.values()), each
 
@@ -80,7 +83,10 @@ def exported(source: MetricSource, named: Named, labels: Labels) -> Settings:
     process = process_of(labels)
     found = _pool(source, named, labels)
     for info in INFOS:
-        found |= source.info(info, labels) or source.info(info, process) or {}
+        own = source.info(info, labels)
+        if not own and process != labels:
+            own = source.info(info, process)
+        found |= own or {}
     return _ours(found)
 
 

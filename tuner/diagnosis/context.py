@@ -17,6 +17,7 @@ from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import Thresholds
 from tuner.slo.grammar import Clause
 
+LOOK_AT_ONE = "look at one replica at a time, by its own --url or --label instance=NAME"
 LOOK_FOR_IT = "check that the target exports it and that the source scrapes it"
 SAMPLES = "samples"
 """Name of the evidence that says how few samples there were."""
@@ -52,7 +53,7 @@ class Case:
     @property
     def replicas(self) -> int:
         """How many engines the figures are of; 1 where they are not told apart."""
-        return max(1, len(self.s.of("running_by_replica")))
+        return max(1, len(self.s.of("running_by_replica")), len(self.s.each))
 
     def waiting(self) -> float:
         """Requests waiting: the greater of now and the window's mean."""
@@ -220,9 +221,8 @@ class Frame:
     def differs(self, case: Case, knob: str) -> Check | None:
         """The result of a node that takes one value of a knob where replicas have several."""
         told = case.s.differing().get(knob)
-        how = "look at one replica at a time, by its own --url or --label instance=NAME"
         why, missing = f"{knob} differs: {told}", (f"one {knob} for all replicas",)
-        return None if told is None else self.cant_tell(case, why, missing, how)
+        return None if told is None else self.cant_tell(case, why, missing, LOOK_AT_ONE)
 
     def not_applicable(self, case: Case, why: str) -> Check:
         return Check(self.blank(case, State.NOT_APPLICABLE, why))

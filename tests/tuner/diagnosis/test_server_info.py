@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from storage.sources import RecordedSource
+from storage.sources.base import Labels, SourceStatus
 from tuner.diagnosis import Signals, collect
+from tuner.diagnosis.collect_settings import INFOS
 from tuner.diagnosis.server_info import servers_info
 
 CAPS = {"http://a:1": 64, "http://b:1": 64, "http://c:1": 8}
@@ -69,3 +72,28 @@ def test_what_a_person_tells_holds_for_all(look: Any) -> None:
 
 def test_knobs_that_differ_are_told_by_replica_and_what_is_no_knob_is_not(look: Any) -> None:
     assert look("abc").differing() == {"max_num_seqs": "64 at a:1, b:1; 8 at c:1"}
+
+
+class Asked(RecordedSource):
+    """Keeps the infos that it is asked for."""
+
+    def __init__(self, up: bool) -> None:
+        super().__init__([(1000.0 + 5 * i, page("a:1")) for i in range(13)])
+        self.up, self.infos = up, list[str]()
+
+    def status(self) -> SourceStatus:
+        return replace(super().status(), up=self.up)
+
+    def info(self, name: str, labels: Labels | None = None) -> dict[str, str] | None:
+        self.infos.append(name)
+        return super().info(name, labels)
+
+
+@pytest.mark.parametrize(("up", "asked"), [(True, list(INFOS)), (False, [])])
+def test_settings_are_asked_for_once_and_not_of_a_target_that_is_down(
+    up: bool, asked: list[str]
+) -> None:
+    source = Asked(up)
+    seen = collect(source, window_s=60.0, at_s=1060.0, server_info={"chunk_size": "512"})
+    assert source.infos == asked
+    assert seen.config["chunk_size"] == "512"
