@@ -100,10 +100,22 @@ def _held(case: Case, found: list[Check]) -> Held:
         if values is None or highs is None:
             untold += [n for n, v in ((knob, values), (knob + _HIGH, highs)) if v is None]
             continue
-        low = [(v, high) for v, high in zip(values, highs, strict=True) if v < high]
-        at_highest += not low
-        room += [f"{knob} {value:g} can be raised, up to {high:g}" for value, high in low[:1]]
+        if (raisable := _raisable(case, values, highs)) is None:
+            at_highest += 1
+        else:
+            room.append(f"{knob} {raisable}")
     return Held(tuple(room), at_highest, tuple(untold), tuple(unchecked), how)
+
+
+def _raisable(case: Case, values: list[float], highs: list[float]) -> str | None:
+    """`8 at b can be raised, up to 64`, of the first replica that has room; None where none has.
+    Which one is said where they differ."""
+    settings = list(zip(values, highs, strict=True))
+    for name, (value, high) in zip(case.s.each or ("",), settings, strict=True):
+        if value < high:
+            where = f" at {name}" if len(set(settings)) > 1 else ""
+            return f"{value:g}{where} can be raised, up to {high:g}"
+    return None
 
 
 def _how(names: tuple[str, ...], otherwise: str) -> str:

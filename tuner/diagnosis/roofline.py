@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers
-from tuner.diagnosis.context import Case, Check, Frame
-from tuner.diagnosis.peaks import peaks, unlike
+from tuner.diagnosis.context import LOOK_AT_ONE, Case, Check, Frame
+from tuner.diagnosis.peaks import peak, peaks, unlike
 
 _HOW_PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of its data sheet"
 PREFILL = ("prefill", "mixed")
@@ -72,7 +72,10 @@ def _counted(case: Case, what: str, kinds: tuple[str, ...], replica: str) -> flo
 
 
 def _all_steps(case: Case) -> list[Point]:
-    """Over the window, its idle time included: that takes off the shares, not off FLOP per byte."""
+    """Over the window, its idle time included: that takes off the shares, not off FLOP per byte.
+    None of unlike devices: what all did together is no share of any one's peak."""
+    if unlike(case):
+        return []
     flops, moved = case.s.value("flops"), _moved(case)
     peak_flops, peak_bytes = peaks(case)
     if not (flops and moved and peak_flops and peak_bytes):
@@ -93,21 +96,28 @@ def evidence(case: Case) -> tuple[tuple[str, str], ...]:
 
 def mfu(case: Case) -> float | None:
     """Achieved / peak FLOP/s: while steps with prompts were computed, else over the window, of one
-    device on average; of unlike devices that of the one which is nearest to its own peak."""
-    if (counted := _of_kinds(case, "kind_flops", PREFILL, 0)) is not None:
+    device on average; of unlike devices that of the one which is nearest to its own peak, None
+    where their steps are not counted apart."""
+    if (counted := _of_kinds(case, "kind_flops", PREFILL, "peak_flops")) is not None:
         return counted
-    achieved, peak = case.s.value("flops"), peaks(case)[0]
-    return achieved / case.replicas / peak if achieved is not None and peak else None
+    return _of_one(case, case.s.value("flops"), "peak_flops")
 
 
 def mbu(case: Case) -> float | None:
     """Achieved / peak bytes/s, reads and writes: in pure decode steps where most time goes to
     them, else in all steps, else over the window, of one device as in mfu."""
     kinds = DECODE if (kind_share(case, DECODE) or 0.0) >= case.t("kind_most") else KINDS
-    if (counted := _of_kinds(case, "kind_bytes", kinds, 1)) is not None:
+    if (counted := _of_kinds(case, "kind_bytes", kinds, "peak_bytes")) is not None:
         return counted
-    moved, peak = _moved(case), peaks(case)[1]
-    return None if moved is None or not peak else moved / case.replicas / peak
+    return _of_one(case, _moved(case), "peak_bytes")
+
+
+def _of_one(case: Case, of_all: float | None, name: str) -> float | None:
+    """What all devices do per second ÷ the peak of all; None where they are unlike."""
+    highest = peak(case, name)
+    if of_all is None or not highest or unlike(case):
+        return None
+    return of_all / case.replicas / highest
 
 
 def of_peak(case: Case, share: float, unit: str) -> str:
@@ -131,14 +141,14 @@ def arithmetic_bound(case: Case) -> float | None:
     return share
 
 
-def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], of_peak: int) -> float | None:
+def _of_kinds(case: Case, work: str, kinds: tuple[str, ...], name: str) -> float | None:
     """Work per second of computing in these kinds of steps ÷ peak; None where none ran."""
     shares = []
     for replica in unlike(case) or ("",):
         spent, done = (_counted(case, what, kinds, replica) for what in ("kind_s", work))
-        peak = peaks(case, replica)[of_peak]
-        if spent and done and peak:
-            shares.append(done / spent / peak)
+        highest = peak(case, name, replica)
+        if spent and done and highest:
+            shares.append(done / spent / highest)
     return max(shares, default=None)
 
 
@@ -169,12 +179,19 @@ def compute_bound(case: Case, frame: Frame | None = None) -> Check:
         return unread
     share = mfu(case)
     if share is None:
-        return frame.cant_tell(case, "the device's peak FLOP/s is not known",
-                               ("device_peak{kind=flops}",), _HOW_PEAK)  # fmt: skip
+        return _no_share(case, frame, "FLOP/s", "flops")
     if share > case.t("plausible_ratio"):
         return _over_the_roof(case, frame, share, "FLOP/s", "flops")
     return frame.judge(case, lambda: share, case.t("mfu_compute_bound"), evidence=evidence(case),
                        says=lambda v: of_peak(case, v, "FLOP/s"))  # fmt: skip
+
+
+def _no_share(case: Case, frame: Frame, unit: str, kind: str) -> Check:
+    if unlike(case):
+        why = f"the devices' peak {unit} differ, and what each one does is not told"
+        return frame.cant_tell(case, why, ("each replica's own work",), LOOK_AT_ONE)
+    why = f"the device's peak {unit} is not known"
+    return frame.cant_tell(case, why, (f"device_peak{{kind={kind}}}",), _HOW_PEAK)
 
 
 def _over_the_roof(case: Case, frame: Frame, share: float, unit: str, kind: str) -> Check:
@@ -230,8 +247,7 @@ def bandwidth_bound(case: Case) -> Check:
         return unread
     share = mbu(case)
     if share is None:
-        return frame.cant_tell(case, "the device's peak bytes/s is not known",
-                               ("device_peak{kind=bandwidth}",), _HOW_PEAK)  # fmt: skip
+        return _no_share(case, frame, "bytes/s", "bandwidth")
     if share > case.t("plausible_ratio"):
         return _over_the_roof(case, frame, share, "bytes/s", "bandwidth")
     return frame.judge(case, lambda: share, case.t("mbu_warning"), case.t("mbu_critical"),

@@ -106,7 +106,7 @@ def test_an_overload_needs_each_ones_knob_at_its_own_highest(high: str, fires: b
     node = judged(look).node("3a.overload")
     assert node.firing is fires
     if not fires:
-        assert "max_num_seqs 8 can be raised, up to 256" in node.summary
+        assert "max_num_seqs 8 at b can be raised, up to 256" in node.summary
 
 
 def working(**shares: float) -> dict[str, Any]:
@@ -167,6 +167,27 @@ def test_where_one_does_not_tell_its_peak_it_is_not_that_of_the_other() -> None:
     assert node.state is State.CANT_TELL
     assert "peak FLOP/s is not known" in node.summary
     assert "--peak" in node.how_to_get
+
+
+@pytest.mark.parametrize("unlike_peaks", [1.1, 20.0])
+def test_what_unlike_devices_do_together_is_no_share_of_a_peak(unlike_peaks: float) -> None:
+    """As vLLM counts: no kinds of steps. How far peaks may lie apart has a threshold of its own."""
+    parts = {name: part for name, part in working(a=0.1, b=0.9).items() if "kind_" not in name}
+    look = signals(**{**PREFILL, "breakdowns": parts}, flops=5.5e12)
+    thresholds = Thresholds({"unlike_peaks": unlike_peaks})
+    case, apart = Case(look, thresholds), unlike_peaks < 10
+    assert mfu(case) == (None if apart else pytest.approx(0.5))
+    assert (mbu(case) is None, points(case) == []) == (apart, apart)
+    for key in ("3b.compute", "4.bandwidth"):
+        node = diagnose(look, SLOS, thresholds=thresholds).node(key)
+        assert ("differ, and what each one does is not told" in node.summary) is apart
+        assert "nearest to its own" not in node.summary
+        assert (node.state is State.CANT_TELL) is apart
+
+
+def test_implausible_ratios_say_nothing_of_unlike_devices() -> None:
+    case = Case(signals(breakdowns=working(a=0.1, b=0.9)), Thresholds({"plausible_ratio": 20.0}))
+    assert unlike(case) == ("a", "b")
 
 
 def exposed(age_s: float, instance: str, share: float, peak: float) -> str:
