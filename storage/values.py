@@ -21,7 +21,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 def detached(kind: type[Row], row: Base) -> Row:
     """Raises StorageError for one whose values are not of their columns' kinds: SQLite keeps what
-    it is given."""
+    it is given. Of a list all are then refused, since what is told of the rest, such as which is
+    the best of a study, may be untrue without it."""
     made = kind(**{name: getattr(row, name) for name, _ in _FIELDS[kind]})
     for name, kinds in _FIELDS[kind]:
         if not isinstance(value := getattr(made, name), kinds):

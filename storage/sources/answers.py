@@ -11,12 +11,10 @@ from dataclasses import replace
 
 from storage.sources import windows
 from storage.sources.base import Outcome, Reading
+from storage.sources.windows import finite
 
 STALE_INTERVALS = 4
 STALE_AFTER_S = 15.0
-MAX_VALUE = 1e100
-"""No server has counted so far; and what is calculated of such figures stays finite."""
-
 NO_NUMBER = "what is exported is no finite number"
 
 
@@ -52,11 +50,6 @@ def bucket_bound(text: str) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(bound) else bound
-
-
-def finite(value: float | None) -> float | None:
-    """None for what nobody has measured: NaN, and what is out of all bounds."""
-    return value if value is not None and abs(value) <= MAX_VALUE else None
 
 
 def answer(

@@ -16,7 +16,11 @@ from storage.sources.store import Series
 
 
 class JoinedPoints(KeptStore):
-    """parts: by instance, at least one; of one resolution."""
+    """parts: by instance, at least one; of one resolution.
+
+    Answers what a HistorySource asks: find, peaks, current, is_fresh, newest_s and since_s. It
+    holds no series of its own: names, fresh, matrix, up_points and began_s say nothing.
+    """
 
     def __init__(self, parts: Mapping[str, PointStore]) -> None:
         super().__init__(math.inf)

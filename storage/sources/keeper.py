@@ -38,7 +38,7 @@ def told_on_stderr(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)
 
 
-class Told:
+class FaultLog:
     """Faults as sentences, each once. Those who keep several targets in one place share one."""
 
     def __init__(self, tell: Callable[[str], None] = told_on_stderr) -> None:
@@ -67,11 +67,11 @@ class Keeper:
         open_history: Callable[[], History],
         *,
         read_only: bool = False,
-        told: Told | None = None,
+        told: FaultLog | None = None,
     ) -> None:
         self._live = live
         self._open = open_history
-        self._told = told or Told()
+        self._told = told or FaultLog()
         self._blind_until_s = -math.inf
         self._history: History | None = None
         self._kept: KeptPoints | None = None

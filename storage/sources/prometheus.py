@@ -16,7 +16,6 @@ from storage.sources import promql
 from storage.sources.answers import (
     answer,
     bucket_bound,
-    finite,
     quantile_answer,
     stale,
     stale_after_s,
@@ -40,6 +39,7 @@ from storage.sources.matrix import Matrix, Vector
 from storage.sources.promclient import PrometheusClient, QueryError
 from storage.sources.promtargets import PromTargets
 from storage.sources.store import HORIZON_S
+from storage.sources.windows import finite
 
 
 class PrometheusSource:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from storage.history_points import FINE_S, Point
 from storage.sources.base import MIN_WINDOW_INTERVALS, Labels, MetricSource, Outcome
 from storage.sources.fetch import TIMEOUT_S, FetchError, scrape_once
-from storage.sources.keeper import Keeper, Told
+from storage.sources.keeper import FaultLog, Keeper
 from storage.sources.longterm import (
     HistorySource,
     KeptKeys,
@@ -50,7 +50,7 @@ class ScrapeSource(WindowedSource):
         labels: Labels | None = None,
         history: Callable[[], History] | None = None,
         read_only: bool = False,
-        told: Told | None = None,
+        told: FaultLog | None = None,
     ) -> None:
         own = {k: v for k, v in (labels or {}).items() if k not in _TARGET_LABELS}
         super().__init__(max(scrape_interval_s, 0.1), own)

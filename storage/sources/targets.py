@@ -23,7 +23,7 @@ from storage.sources.gathered import (
     GatheredStore,
 )
 from storage.sources.joined import JoinedPoints, of_target
-from storage.sources.keeper import Told
+from storage.sources.keeper import FaultLog
 from storage.sources.longterm import STARTED, HistorySource
 from storage.sources.matrix import Matrix
 from storage.sources.scrape import ScrapeSource, further
@@ -50,7 +50,7 @@ class ScrapedTargets:
         read_only: bool = False,
     ) -> None:
         self._labels = dict(labels or {})
-        names, told = instances(urls), Told()
+        names, told = instances(urls), FaultLog()
         self._scrapes = {
             name: ScrapeSource(
                 url, scrape_interval_s=scrape_interval_s, read_only=read_only, told=told,

@@ -15,7 +15,6 @@ from storage.sources.answers import (
     NO_NUMBER,
     answer,
     bucket_bound,
-    finite,
     quantile_answer,
     stale,
     stale_after_s,
@@ -35,6 +34,7 @@ from storage.sources.base import (
 from storage.sources.exposition import SeriesId, fold
 from storage.sources.folding import fold_replicas, part_of, peaks, summed
 from storage.sources.store import Series, SeriesStore
+from storage.sources.windows import finite
 
 
 class WindowedSource(ABC):

@@ -17,6 +17,14 @@ from typing import Literal
 EDGE_FACTOR = 1.1
 """A gap to the window's edge up to this many sampling intervals counts as sampled through."""
 
+MAX_VALUE = 1e100
+"""No counter of a server reaches this, and what is calculated of such figures stays finite."""
+
+
+def finite(value: float | None) -> float | None:
+    """None for what nobody has measured: NaN, and what is out of all bounds."""
+    return value if value is not None and abs(value) <= MAX_VALUE else None
+
 
 @dataclass(frozen=True, slots=True)
 class Increase:
@@ -28,7 +36,7 @@ def increase(
     times_s: Sequence[float], values: Sequence[float], start_s: float, end_s: float
 ) -> Increase | None:
     """The increase of a counter over [start_s, end_s]; None with fewer than two samples in
-    it, or where they are no finite numbers."""
+    it, or where they are no numbers that anybody has measured."""
     first = bisect_left(times_s, start_s)
     last = bisect_right(times_s, end_s) - 1
     if last <= first:
@@ -41,7 +49,7 @@ def increase(
             grown += previous
         previous = value
     sampled_s = times_s[last] - times_s[first]
-    if sampled_s <= 0 or not math.isfinite(grown):
+    if sampled_s <= 0 or finite(grown) is None:
         return None
     spacing_s = sampled_s / (last - first)
     before_s = times_s[first] - start_s

@@ -15,7 +15,7 @@ from storage.history import History
 from storage.history_points import FINE_S, Point
 from storage.schema import MetricPointRow
 from storage.sources.base import Outcome
-from storage.sources.keeper import Keeper, Told
+from storage.sources.keeper import FaultLog, Keeper
 from storage.sources.scrape import ScrapeSource
 from tests.storage.history_target import HOUR_S, opened, page
 from tests.storage.sources.virtual import START_S, VirtualScrape
@@ -161,7 +161,7 @@ def test_while_a_lost_history_is_not_yet_made_anew_the_live_view_answers(tmp_pat
 
     scrape = VirtualScrape(None)
     scrape.watch(START_S + 50, page)  # no point of its own
-    keeper = Keeper(scrape, open_history, told=Told(scrape.told.append))
+    keeper = Keeper(scrape, open_history, told=FaultLog(scrape.told.append))
     assert asked.wait(30)
     keeper.write()
     path.unlink()

@@ -13,6 +13,7 @@ from typing import Any
 
 from storage.sources import Exposition
 from storage.sources.answers import bucket_bound
+from storage.sources.windows import finite
 from tuner.server_side.series import Series
 
 _QUEUE = "vllm:request_queue_time_seconds"
@@ -78,7 +79,7 @@ class ServerSide:
                 end, start = after.total(name, labels), before.total(name, labels)
                 if end is not None and start is not None:
                     grown = end - start
-                    return grown if math.isfinite(grown) and grown >= 0 else None
+                    return grown if finite(grown) is not None and grown >= 0 else None
             return None
 
         queries = increase("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total")
@@ -197,7 +198,7 @@ def _buckets(before: Exposition, after: Exposition) -> Bounds:
     histogram with a bucket that cannot be read."""
     start, end = _by_bound(before), _by_bound(after)
     grown = tuple((bound, count - start.get(bound, 0.0)) for bound, count in sorted(end.items()))
-    return grown if all(0 <= count < math.inf for _, count in grown) else ()
+    return grown if all(finite(count) is not None and count >= 0 for _, count in grown) else ()
 
 
 def _by_bound(scrape: Exposition) -> dict[float, float]:

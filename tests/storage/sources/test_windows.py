@@ -43,6 +43,11 @@ def test_fewer_than_two_samples_say_nothing(times_s: list[float]) -> None:
     assert increase(times_s, [1.0] * len(times_s), 0.0, 10.0) is None
 
 
+@pytest.mark.parametrize(("grown", "known"), [(9e99, True), (1e101, False), (INF, False)])
+def test_growth_out_of_all_bounds_is_none(grown: float, known: bool) -> None:
+    assert (increase([0.0, 10.0], [0.0, grown], 0.0, 10.0) is not None) is known
+
+
 @given(
     st.lists(st.floats(0, 1e6), min_size=2, max_size=20),
     st.integers(0, 19),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from storage.history import History
 from storage.sources.exposition import parse_exposition
-from storage.sources.keeper import Keeper, Told
+from storage.sources.keeper import FaultLog, Keeper
 from storage.sources.scrape import ScrapeSource
 
 START_S = 1_800_000_000.0
@@ -24,7 +24,9 @@ class VirtualScrape(ScrapeSource):
         self.told: list[str] = []
         self._tried.set()
         if open_history is not None:
-            self._keeper = Keeper(self, open_history, read_only=True, told=Told(self.told.append))
+            self._keeper = Keeper(
+                self, open_history, read_only=True, told=FaultLog(self.told.append)
+            )
 
     def _run(self) -> None:
         pass

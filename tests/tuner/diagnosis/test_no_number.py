@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from storage.sources.windows import finite
 from tests.storage.sources.serving import serving
 from tests.tuner.diagnosis.test_several_urls import QUICK
 from tests.tuner.diagnosis.test_two_replicas import engine
@@ -39,7 +40,9 @@ def test_diagnose(value: str, capsys: pytest.CaptureFixture[str]) -> None:
         with serving(page) as odd, serving(page) as other:
             given = [word for server in (odd, other)[:urls] for word in ("--url", server.url)]
             assert main(["diagnose", *given, *QUICK, "--json"]) in (0, 1, 4)
-        assert json.loads(capsys.readouterr().out)["nodes"]
+        nodes = json.loads(capsys.readouterr().out)["nodes"]
+        assert nodes
+        assert not [node["key"] for node in nodes if finite(node["value"]) != node["value"]]
 
 
 def recorded(page: str) -> int:

@@ -57,6 +57,21 @@ def test_nonsense_is_no_figure(value: str) -> None:
     assert side.preemptions == 0
 
 
+@pytest.mark.parametrize(("count", "known"), [(9e99, True), (1e101, False)])
+def test_what_no_server_has_counted_is_no_figure(count: float, known: bool) -> None:
+    before, after = (
+        parse_exposition(
+            f"vllm:prompt_tokens_total {n}\n"
+            f'vllm:request_queue_time_seconds_bucket{{le="+Inf"}} {n}\n',
+            0.0,
+        )
+        for n in (0, count)
+    )
+    side = ServerSide.between(before, after)
+    assert side is not None
+    assert (side.prompt_tokens is not None, side.queue_bounds_s != ()) == (known, known)
+
+
 def test_no_metrics_and_no_samples() -> None:
     assert ServerSide.between(None, exposition(1, 1, 1, 1.0)) is None
     same = exposition(1, 1, 1, 1.0)
