@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from dashboard.chart_intervals import drawn_interval, interval_marks
 from dashboard.format import interval
 from dashboard.history import (
     Estimate,
@@ -22,9 +23,6 @@ from dashboard.history import (
     unit_of,
 )
 from dashboard.theme import BAD, GOOD, NEUTRAL, SERIES, WARN
-from tuner.report.html.scale import drawn_end
-
-CUT_OFF = "▲: the interval reaches further"
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -166,7 +164,7 @@ def study_history(
     best = base.mark_line(interpolate="step-after", strokeWidth=1.5, color=SERIES[0]).encode(
         x=x, y="best:Q"
     )
-    layers = [*_intervals(base, x), best, marks]
+    layers = [*interval_marks(base, x), best, marks]
     if baseline is not None:
         rule = alt.Chart(pd.DataFrame({"baseline": [baseline * scale]}))
         layers.insert(
@@ -240,7 +238,7 @@ def sweep(
             {
                 "knob": label,
                 "value": scale * (figure.value or 0.0),
-                **_drawn_interval(figure, scale),
+                **drawn_interval(figure, scale),
                 "shown": f"{interval(figure.value, figure.low, figure.high, unit)} n={figure.n}",
             }
             for label, figure in known
@@ -253,7 +251,7 @@ def sweep(
               axis=alt.Axis(format=",.6~g", tickCount=4))  # fmt: skip
     tooltip = [alt.Tooltip("knob:N", title=knob), alt.Tooltip("shown:N", title=key)]
     layers: list[Any] = [
-        *_intervals(base, x),
+        *interval_marks(base, x),
         base.mark_point(size=55, filled=True, opacity=1, color=SERIES[0]).encode(
             x=x, y=y, tooltip=tooltip
         ),
@@ -266,25 +264,6 @@ def sweep(
             )
         )
     return alt.layer(*layers).properties(height=height, background="transparent")
-
-
-def _drawn_interval(figure: Estimate, scale: float) -> dict[str, float | None]:
-    """low and high as drawn; cut is where an interval that reaches further up is cut off."""
-    low = None if figure.low is None else scale * figure.low
-    if figure.high is None or figure.value is None:
-        return {"low": low, "high": None, "cut": None}
-    high = drawn_end(figure.value, figure.high)
-    cut = scale * high if high < figure.high else None
-    return {"low": low, "high": scale * high, "cut": cut}
-
-
-def _intervals(base: alt.Chart, x: alt.X) -> list[alt.Chart]:
-    """Bars, and a mark at the end of each that is cut off."""
-    arrow = base.mark_point(shape="triangle-up", size=45, filled=True, opacity=1, color=NEUTRAL)
-    return [
-        base.mark_rule(strokeWidth=1, color=NEUTRAL).encode(x=x, y="low:Q", y2="high:Q"),
-        arrow.encode(x=x, y="cut:Q"),
-    ]
 
 
 def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -> pd.DataFrame:
@@ -302,7 +281,7 @@ def _history_frame(found: Sequence[Point], objective: Objective, scale: float) -
                 "reason": point.reason or "–",
                 "shown": interval(figure.value, figure.low, figure.high, objective.unit),
                 "value": 0.0 if value is None else value * scale,
-                **_drawn_interval(figure, scale),
+                **drawn_interval(figure, scale),
                 "best": None if best is None else best * scale,
             }
         )

@@ -14,6 +14,7 @@ import streamlit as st
 
 from dashboard import charts, history, markup
 from dashboard.answer import answer_of, verified_answer
+from dashboard.chart_intervals import CUT_OFF
 from dashboard.connect import Unavailable, database
 from dashboard.format import duration, quantity
 from dashboard.history import Objective, Point
@@ -256,7 +257,7 @@ def _chart(found: Sequence[Point], objective: Objective, load: str) -> None:
         "line: the highest met so far"
         if objective.is_capacity
         else "line: best that meets the SLOs so far, each configuration as measured last; "
-        f"dashed: baseline; bars: 95 % interval, {charts.CUT_OFF}"
+        f"dashed: baseline; bars: 95 % interval, {CUT_OFF}"
     )
     if failed:
         note += f"; {failed} without a result lie on the axis"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import charts, markup
+from dashboard.chart_intervals import CUT_OFF
 from dashboard.history import Estimate
 from dashboard.views.comparison import OUTCOME_TONES, figure_cell
 from storage import Database, Study
@@ -50,7 +51,7 @@ def _report(_opened: Database, name: str, _as_of: tuple[int, float, int]) -> Swe
 def draw(report: SweepReport) -> None:
     st.html(
         markup.heading(
-            report.headline, f"95 % intervals, {charts.CUT_OFF}; n: samples; (own): as it was found"
+            report.headline, f"95 % intervals, {CUT_OFF}; n: samples; (own): as it was found"
         )
     )
     for place, (line, points) in enumerate(report.found):
