@@ -205,5 +205,14 @@ def calm(diagnosis: Diagnosis, *keys: str) -> bool:
     return not (firing & set(keys) if keys else firing)
 
 
+def usual_s(watch: Watch, name: str) -> float:
+    """What the figure is here while nothing is asked of it."""
+    well = watch.until(calm)
+    assert calm(well), well.headline
+    seen_s = watch.signals.value(name)
+    assert seen_s is not None
+    return seen_s
+
+
 def levers(diagnosis: Diagnosis, node: str) -> list[str]:
     return [lever.title for lever in diagnosis.node(node).levers]

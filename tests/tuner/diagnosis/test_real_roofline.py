@@ -27,6 +27,7 @@ from tests.tuner.diagnosis.real_engine import (
     named_alone,
     named_first,
     turn,
+    usual_s,
 )
 from tuner.diagnosis import Diagnosis
 from tuner.diagnosis.thresholds import DevicePeak, Thresholds
@@ -100,15 +101,6 @@ def under(watch: Watch, roofs: Roofs, holds: Callable[[Diagnosis], bool]) -> Dia
         return holds(found)
 
     return watch.until(look)
-
-
-def usual_s(watch: Watch, name: str) -> float:
-    """What the figure is here while nothing is asked of it."""
-    well = watch.until(calm)
-    assert calm(well), well.headline
-    seen_s = watch.signals.value(name)
-    assert seen_s is not None
-    return seen_s
 
 
 def test_prompts_that_wait_for_arithmetic(wide: str) -> None:

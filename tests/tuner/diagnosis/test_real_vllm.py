@@ -75,11 +75,11 @@ PLANTED = (
         {"max_num_seqs": "1"}, {}, by_command=True,
     ),
     Planted(
-        "3a.kv", "3", "ttft_p95<4s", "num_gpu_blocks_override up", (Clients(12, 240, 40),),
+        "3a.kv", "3", "ttft_p95<1500ms", "num_gpu_blocks_override up", (Clients(12, 240, 40),),
         {"num_gpu_blocks_override": "16"}, {}, {"6": "3a.kv"},
     ),
     Planted(
-        "4.interference", "4", "itl_p99<1s", "chunk_size down",
+        "4.interference", "4", "itl_p99<200ms", "chunk_size down",
         (Clients(3, 16, 200), Clients(1, 900, 1, pause_s=0.5)),
         {}, {"max_num_batched_tokens": "32"},
     ),
