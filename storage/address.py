@@ -12,6 +12,10 @@ PASTED = ("/metrics", "/v1")
 """What a URL copied from elsewhere ends in; the base lies before it."""
 
 
+class UserNameError(ValueError):
+    """An address that says who asks: it would be dropped, not sent."""
+
+
 def split(text: str) -> SplitResult:
     """Its parts, `http` where no scheme is given. Raises ValueError, one sentence, for no address;
     a user's password is not in it."""
@@ -23,7 +27,7 @@ def split(text: str) -> SplitResult:
     except ValueError:
         valid = False
     if valid and parts.username is not None:
-        raise ValueError(
+        raise UserNameError(
             f"the address of {parts.hostname} holds a user name, which is not sent: leave it out"
         )
     if not valid or not parts.path.isascii() or any(map(str.isspace, given)):

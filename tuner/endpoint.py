@@ -199,6 +199,8 @@ def base_url(text: str) -> str:
 
     try:
         return address.base_url(text)
+    except address.UserNameError as fault:
+        raise UserError(f"--url {fault}, and give a bearer token with --api-key") from None
     except ValueError as fault:
         raise UserError(f"--url {fault}") from None
 
