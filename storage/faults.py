@@ -12,6 +12,7 @@ from storage.errors import StorageError
 _SENTENCES = (
     ("database or disk is full", "the disk is full"),
     ("no space left", "the disk is full"),
+    ("disk i/o error", "the disk is full or broken"),
     ("attempt to write a readonly database", "it is not writable"),
     ("read-only transaction", "it was opened for reading only"),
     ("unable to open database file", "its file or directory may not be read or written"),

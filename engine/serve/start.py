@@ -6,6 +6,7 @@ early fails early.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import sys
@@ -82,13 +83,19 @@ def run(service: Service, listener: socket.socket, *, host: str) -> int:
     line = ready_line(service, host, listener.getsockname()[1])
     web = server.Server(
         create_app(service),
-        on_ready=lambda: print(line, flush=True),
+        on_ready=lambda: _tell(line),
         on_signal=service.engine.begin_stop,
     )
     web.run(sockets=[listener])
     if not web.started:
         raise EngineConfigError("the HTTP server could not start; see the log above")
     return 0
+
+
+def _tell(line: str) -> None:
+    """Requests are served although the file that stdout is cannot be written."""
+    with contextlib.suppress(OSError):
+        print(line, flush=True)
 
 
 def ready_line(service: Service, host: str, port: int) -> str:

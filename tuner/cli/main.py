@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import errno
 import importlib
-import io
 import keyword
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, cast
 from tuner import interrupts
 from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRUPTED
 from tuner.cli.config_file import add_config_options, with_config
+from tuner.cli.streams import have_streams
 from tuner.errors import UserError
 from tuner.printable import shortened, shown
 
@@ -31,7 +31,7 @@ COMMANDS = (
     "lint", "verify",
 )  # fmt: skip
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 EPILOG = """\
 An SLO holds a "<", which a shell reads as a redirection: keep it inside quotes, for example
@@ -94,23 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         with interrupts.handled_by(interrupts.interrupt):
             return _main(argv)
     interrupts.own_process()
-    _have_streams()
+    have_streams()
     exit_code = _main(sys.argv[1:])
     if exit_code == EXIT_INTERRUPTED:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         interrupts.end_process(exit_code)
     return exit_code
-
-
-def _have_streams() -> None:
-    """A stream that was closed at the start (`2>&-`) is None, which nothing here expects; and the
-    name of a file may hold what no text can, which stdout then shows as stderr does."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _main(argv: Sequence[str]) -> int:

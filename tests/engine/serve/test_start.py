@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ import torch
 from engine.config import EngineConfig
 from engine.errors import EngineConfigError
 from engine.runner import device
+from engine.serve import server
 from engine.serve.options import ServeOptions
-from engine.serve.start import build_service, ready_line
+from engine.serve.start import build_service, ready_line, run
 from tests.engine.serve.harness import byte_tokenizer
 from tests.engine.tiny_models import save_folder, tiny_model
 
@@ -77,3 +80,25 @@ def test_a_chat_template_that_is_no_text(folder: Path) -> None:
         assert "chat_template must be a text, is 5" in refusal(folder)
     finally:
         (folder / "tokenizer_config.json").unlink()
+
+
+def test_requests_are_served_although_stdout_is_full(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = EngineConfig(model=str(folder), num_kv_blocks=8)
+    service = build_service(config, ServeOptions(), folder)
+    told: list[int] = []
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Once(server.Server):
+        async def main_loop(self) -> None:
+            told.append(len(self.servers))
+
+    monkeypatch.setattr(server, "Server", Once)
+    with server.bind("127.0.0.1", 0) as listener:
+        monkeypatch.setattr("sys.stdout", Full())
+        assert run(service, listener, host="127.0.0.1") == 0
+    assert told == [1]

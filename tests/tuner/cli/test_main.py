@@ -186,6 +186,13 @@ def test_closed_streams_are_no_fault(closed: str, tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_what_cannot_be_told_on_stderr_changes_no_exit_code(stderr: str) -> None:
+    words = f"{sys.executable} -m tuner workload show prompt=8 {stderr}"
+    ended = subprocess.run(["sh", "-c", words], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
+
+
 def test_what_the_reader_of_a_pipe_has_left_is_no_fault() -> None:
     words = f"{sys.executable} -m tuner workload show | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)

@@ -34,6 +34,18 @@ def test_a_table_per_value_and_what_the_knob_trades(tmp_path: Path) -> None:
     assert stored(tmp_path / "slotune.db", listed[0]["name"]) == ["sweep"] * 3
 
 
+def test_a_full_disk_under_the_log_ends_no_study(tmp_path: Path) -> None:
+    with FakeEngine(knobs=dict(ORIGINAL)) as server, Path("/dev/full").open("w") as full:
+        process = start(
+            "sweep", "--url", server.url, "--study", "s", "--knob", "chunk_size=32,512", *FAST,
+            cwd=tmp_path, stderr=full.fileno(),
+        )  # fmt: skip
+        process.communicate(timeout=60)
+        assert server.knobs == ORIGINAL
+    assert process.returncode == 0
+    assert stored(tmp_path / "slotune.db", "s") == ["sweep"] * 2
+
+
 def test_ctrl_c_says_what_is_kept_and_restores_the_server(tmp_path: Path) -> None:
     database = tmp_path / "slotune.db"
 
