@@ -1,26 +1,32 @@
-"""What a verification that was cut off (kill -9) has left behind: a server at settings that are not
-its own, and a study that seems to run."""
+"""What a verification, a sweep or a search that was cut off (kill -9) has left behind: a server at
+settings that are not its own, and a study that seems to run."""
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
 
 from storage import Database, Study
 from tuner.cli.common import ProgressLine
+from tuner.report.recorded import is_verification
 from tuner.targets import Target
 from tuner.targets.base import Config, config_text
 
 
-def put_back(database: Database, target: Target, line: ProgressLine) -> None:
-    """Give the target, started, the settings that the last verification of it found. Nobody else
-    turns its knobs meanwhile: the target holds its lease. Raises TargetError, UserError."""
+def put_back(
+    database: Database, target: Target, line: ProgressLine, resumed: Study | None = None
+) -> None:
+    """Give the target, started, the settings that the last study of it found, unless that is the
+    one to go on with (resumed), which knows them. Nobody else turns its knobs meanwhile: the target
+    holds its lease. Raises TargetError, UserError, StorageError."""
     about = target.describe()
     if about.get("started_here"):
         return
-    cut_off = [s for s in database.list_studies() if _is_left(s, str(about.get("url")))]
+    url = str(about.get("url"))
+    others = [s for s in database.list_studies() if resumed is None or s.id != resumed.id]
+    cut_off = [study for study in others if _is_left(database, study, url)]
     if not cut_off:
         return
-    changed = _changed(cut_off[-1].target or {}, target)
+    changed = _changed(cut_off[-1], target)
     told = "the server has its own settings"
     if changed:
         target.apply(changed)
@@ -28,18 +34,37 @@ def put_back(database: Database, target: Target, line: ProgressLine) -> None:
     for study in cut_off:
         database.update_study(study.id, state="stopped")
     names = ", ".join(study.name for study in cut_off)
-    line.note(f"{names} was cut off, and is now stopped: {told}, and this one begins anew")
+    line.note(f"{names} was cut off, and is now stopped: {told}{_way_on(cut_off[-1], resumed)}")
 
 
-def _is_left(study: Study, url: str) -> bool:
-    verifies = "pairs" in (study.budget or {})
-    return study.state == "running" and verifies and (study.target or {}).get("url") == url
+def is_server_of(study: Study | None, target: Target) -> bool:
+    """Whether the study, if it is begun, found the target's very server, which has not been started
+    again since."""
+    begun = (study.target if study is not None else None) or {}
+    now = target.describe()
+    return not begun or all(begun.get(key) == now.get(key) for key in ("url", "instance_id"))
 
 
-def _changed(found: dict[str, Any], target: Target) -> Config:
+def _is_left(database: Database, study: Study, url: str) -> bool:
+    if study.state != "running" or (study.target or {}).get("url") != url:
+        return False
+    if is_verification(study):
+        return True
+    from tuner.search.workers import anyone_at
+
+    return not anyone_at(study.name, database.optuna_storage())
+
+
+def _changed(study: Study, target: Target) -> Config:
     """The server's own settings that are others now; none where it was started again since."""
-    if found.get("instance_id") != target.describe().get("instance_id"):
+    if not is_server_of(study, target):
         return {}
     present = {name: knob.value for name, knob in target.knobs().items()}
-    original: Config = found.get("original_config") or {}
+    original: Config = (study.target or {}).get("original_config") or {}
     return {name: value for name, value in original.items() if present.get(name) != value}
+
+
+def _way_on(study: Study, resumed: Study | None) -> str:
+    if is_verification(study):
+        return ", and this one begins anew" if resumed is None else ""
+    return f"; --study {shlex.quote(study.name)} goes on with it"

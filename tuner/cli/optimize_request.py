@@ -64,12 +64,6 @@ class Request:
         return dict(target["original_config"]) if target else None
 
     @property
-    def first_url(self) -> str | None:
-        """Of the server of the first sitting, where it was there before."""
-        target = self.resumed.target if self.resumed is not None else None
-        return None if not target or target.get("started_here") else str(target.get("url"))
-
-    @property
     def goal(self) -> Goal:
         if self.objectives[0].key == CAPACITY:
             return Capacity(self.slos, self.loads[0])

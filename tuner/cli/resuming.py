@@ -8,7 +8,7 @@ from typing import Any
 from storage import Study
 from tuner.cli.common import ProgressLine
 from tuner.errors import UserError
-from tuner.report.recorded import is_sweep
+from tuner.report.recorded import is_sweep, is_verification
 from tuner.targets import Target
 
 ALIKE = (("kind", "kind of target"), ("model", "model"))
@@ -18,7 +18,7 @@ ALIKE = (("kind", "kind of target"), ("model", "model"))
 def check_made_by(study: Study, command: str) -> None:
     """UserError where another command than this one, sweep or optimize, made the study."""
     made = "sweep" if is_sweep(study) else "optimize"
-    if "pairs" in (study.budget or {}):
+    if is_verification(study):
         raise UserError(
             f"study {study.name!r} is a verification, which tuner verify makes anew each time; "
             "give another --study"

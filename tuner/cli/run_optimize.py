@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from storage import Database, StudyExistsError, open_database
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine
+from tuner.cli.cut_off import is_server_of, put_back
 from tuner.cli.executor_options import RAY, check_executor
 from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.optimize_session import Sitting
@@ -61,7 +62,9 @@ def run_sitting(args: argparse.Namespace, *, joins: bool = False) -> Ended:
         target = check_before_start(args, request)
         try:
             target.start()
-            check_alike(request.resumed, target, ProgressLine(quiet=args.quiet))
+            line = ProgressLine(quiet=args.quiet)
+            check_alike(request.resumed, target, line)
+            put_back(database, target, line, request.resumed)
             return Ended(_tune(args, request, database, target), request.name)
         except TargetError as error:
             tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
@@ -109,9 +112,9 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
 
 
 def _own(request: Request, target: Target) -> Config:
-    """What a server that stays is left at: as the study found it; one beside another worker's, as
-    it is now."""
-    same_server = request.resumed is None or request.first_url == target.describe().get("url")
+    """What a server that stays is left at: as the study found it; one beside another worker's, or
+    that was started again since, as it is now."""
+    same_server = is_server_of(request.resumed, target)
     return request.original if same_server and request.original else _in_force(target)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from storage import Database, StorageError, Study, open_database
 from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
+from tuner.cli.cut_off import is_server_of, put_back
 from tuner.cli.invocation import command_text, resume_sweep_text
 from tuner.cli.narrate import Narrator
 from tuner.cli.resuming import check_alike
@@ -70,7 +71,9 @@ def _measured(args: argparse.Namespace, request: Request, database: Database) ->
         _space(request, target)
     try:
         target.start()
-        check_alike(request.resumed, target, ProgressLine(quiet=args.quiet))
+        line = ProgressLine(quiet=args.quiet)
+        check_alike(request.resumed, target, line)
+        put_back(database, target, line, request.resumed)
         return _Sitting(args, request, database, target).run()
     except TargetError as error:
         tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
@@ -99,8 +102,7 @@ class _Sitting:
         self.knobs = target.knobs()
         found: Config = {name: knob.value for name, knob in self.knobs.items()}
         self.baseline: Config = dict(request.original or found)
-        same = request.first_url in (None, target.describe().get("url"))
-        self.keep = self.baseline if same else found
+        self.keep = self.baseline if is_server_of(request.resumed, target) else found
         self.narrator = Narrator(self.line, self.objective, request.slos)
         self.lab = Lab(
             target, request.loads[0], request.slos, measure, request.window_s, request.warmup_s,

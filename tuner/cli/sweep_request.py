@@ -54,12 +54,6 @@ class Request:
         target = self.resumed.target if self.resumed is not None else None
         return dict(target["original_config"]) if target else None
 
-    @property
-    def first_url(self) -> str | None:
-        """Of the server of the first sitting, where it was there before."""
-        target = self.resumed.target if self.resumed is not None else None
-        return None if not target or target.get("started_here") else str(target.get("url"))
-
     def stored(self) -> dict[str, Any]:
         """What of it the study's other columns do not hold."""
         return {

@@ -79,16 +79,20 @@ def is_sweep(study: Study) -> bool:
     return "points" in budget and "load_knobs" in space and not space.get("objectives")
 
 
+def is_verification(study: Study) -> bool:
+    """Whether `tuner verify` made it: its own row tells."""
+    return "pairs" in (study.budget or {})
+
+
 def kind_of(stored: StoredStudy) -> Kind:
     """Which command made it. Raises UserError for none that is known."""
     study = stored.study
-    space, budget = study.space or {}, study.budget or {}
-    if space.get("objectives"):
+    if (study.space or {}).get("objectives"):
         return "search"
     if is_sweep(study):
         return "sweep"
     own = any(row.study_id == study.id for row in stored.verifications)
-    if own or "pairs" in budget or (study.command or "").split()[1:2] == ["verify"]:
+    if own or is_verification(study) or (study.command or "").split()[1:2] == ["verify"]:
         return "verification"
     raise UserError(
         f"study {study.name} is of none of `tuner optimize`, `sweep` and `verify`, or of an older "

@@ -51,7 +51,7 @@ class Workers:
         with warnings.catch_warnings(), self.turn():
             warnings.simplefilter("ignore")
             self._board = optuna.create_study(
-                study_name=f"{name} claims", storage=storage, load_if_exists=True
+                study_name=_board_name(name), storage=storage, load_if_exists=True
             )
             joined = list(self._board.user_attrs.get(_JOINED, []))
             self.place = len(joined)
@@ -125,6 +125,25 @@ def alone(name: str, storage: optuna.storages.BaseStorage | None) -> Iterator[bo
         yield first
     finally:
         locks.close()
+
+
+def anyone_at(name: str, storage: optuna.storages.BaseStorage) -> bool:
+    """Whether a process that lives works on the study `name`."""
+    locks = _locks_of(storage, name)
+    try:
+        board = optuna.load_study(study_name=_board_name(name), storage=storage)
+        joined = list(board.user_attrs.get(_JOINED, []))
+    except KeyError:  # no search of that name has begun
+        joined = []
+    try:
+        with locks.turn():
+            return any(locks.held(holder) for holder in (_ALONE, *joined))
+    finally:
+        locks.close()
+
+
+def _board_name(study: str) -> str:
+    return f"{study} claims"
 
 
 def _locks_of(storage: optuna.storages.BaseStorage | None, name: str) -> Locks:

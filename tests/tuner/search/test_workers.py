@@ -18,7 +18,7 @@ from tests.tuner.cli.running import start, stop_when, stored, tuner
 from tests.tuner.fake_engine import FakeEngine
 from tuner.cli import main, optimize_request, run_optimize
 from tuner.cli.optimize_request import Request
-from tuner.search.workers import Workers
+from tuner.search.workers import Workers, alone, anyone_at
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,6 +50,20 @@ def test_a_unit_is_claimed_by_one_and_finished_for_all(database: Database) -> No
     assert not first.others_alive()
 
 
+def test_a_study_that_somebody_is_at(database: Database) -> None:
+    storage = database.optuna_storage()
+    assert not anyone_at("s", storage)
+    first, second = Workers("s", storage), Workers("s", storage)
+    first.close()
+    assert anyone_at("s", storage)
+    assert not anyone_at("another", storage)
+    second.close()
+    assert not anyone_at("s", storage)
+    with alone("sweep", storage):
+        assert anyone_at("sweep", storage)
+    assert not anyone_at("sweep", storage)
+
+
 def test_what_a_worker_held_that_ended_is_free_with_what_it_consisted_of(
     database: Database,
 ) -> None:
@@ -67,7 +81,7 @@ HOLD_A_TURN = """
 import sys, time
 from pathlib import Path
 from storage import open_database
-from tuner.search.workers import Workers
+from tuner.search.workers import Workers, alone, anyone_at
 url, entered = sys.argv[1:]
 with open_database(url) as opened:
     worker = Workers("s", opened.optuna_storage())
