@@ -118,8 +118,9 @@ class Database(Opened):
     def get_study(self, name_or_id: str | int) -> Study | None:
         """By name (text) or id (int); None when there is none."""
         column = StudyRow.id if isinstance(name_or_id, int) else StudyRow.name
+        wanted = text(name_or_id) if isinstance(name_or_id, str) else name_or_id
         with self._read() as session:
-            row = session.scalar(select(StudyRow).where(column == name_or_id))
+            row = session.scalar(select(StudyRow).where(column == wanted))
             return None if row is None else detached(Study, row)
 
     def list_studies(self) -> list[Study]:

@@ -49,6 +49,10 @@ def parse(url_or_path: str | os.PathLike[str] | None) -> Location:
     text = os.fspath(url_or_path) if url_or_path is not None else DEFAULT_PATH
     if not text.strip():
         raise StorageError(f"the database is an empty text: {_RIGHT}")
+    if not _is_text(text):
+        raise StorageError(
+            f"the database {text!r:.200} is named by bytes that are no text: {_RIGHT}"
+        )
     if "://" not in text:
         if text.startswith(("sqlite:", "postgresql:", "postgres:", ":memory:")):
             raise StorageError(f"{text!r} is not a database URL: {_RIGHT}")
@@ -67,6 +71,14 @@ def parse(url_or_path: str | os.PathLike[str] | None) -> Location:
             raise StorageError(f"{text!r} names no server: {_RIGHT}")
         return Location(url.set(drivername="postgresql+psycopg"), None)
     raise StorageError(f"the database kind {backend!r} is not supported: {_RIGHT}")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _file(path: Path) -> Location:

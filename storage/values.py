@@ -49,15 +49,20 @@ _FIELDS: dict[type[Any], list[tuple[str, tuple[type, ...]]]] = {
 
 
 def text(value: str | None) -> str | None:
-    """PostgreSQL text cannot hold NUL, which the log tail of a crashed server may contain."""
-    return None if value is None else value.replace("\x00", "")
+    """PostgreSQL text cannot hold NUL, which the log tail of a crashed server may contain; and no
+    text holds the bytes of a file's name that are none (\udcff): they are spelt out."""
+    if value is None:
+        return None
+    return value.replace("\x00", "").encode("utf-8", "backslashreplace").decode()
 
 
 def as_json(value: Json | None) -> dict[str, Any] | None:
-    return None if value is None else dict(value)
+    return None if value is None else {key: storable(item) for key, item in value.items()}
 
 
 def storable(value: Any) -> Any:
     if isinstance(value, str):
         return text(value)
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return as_json(value)
+    return [storable(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -95,6 +95,13 @@ def test_measurement_keeps_its_failure_and_its_figures(database: Database) -> No
     assert stored.summary == {"ttft_p95": {"value": None, "low": 1.5, "n": 3}}
 
 
+def test_what_is_no_text_is_spelt_out(database: Database) -> None:
+    made = database.create_study("s", command="tuner \udcff", workload={"file": ["\udcff"]})
+    assert database.get_study("s") == made
+    assert (made.command, made.workload) == ("tuner \\udcff", {"file": ["\\udcff"]})
+    assert database.get_study("\udcff") is None
+
+
 def test_records_come_back_per_measurement(database: Database) -> None:
     first = add(database, records={"sent_s": [0.1, 0.2], "error": [None, "HTTP 503"]})
     second = add(database)

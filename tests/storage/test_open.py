@@ -36,6 +36,7 @@ def fault(where: str | Path, *, read_only: bool = False) -> str:
         ("://", "malformed"),
         ("postgresql://host:port/name", "malformed"),
         ("postgresql://", "names no server"),
+        ("\udcff.db", "no text"),
     ],
 )
 def test_a_malformed_address(where: str, why: str) -> None:

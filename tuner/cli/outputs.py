@@ -72,7 +72,9 @@ def _try_to_make(part: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Raises UserError."""
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+    write_whole(
+        path, lambda part: part.write_text(text, encoding="utf-8", errors="backslashreplace")
+    )
 
 
 def _part_of(path: Path) -> Path:

@@ -24,6 +24,9 @@ import optuna
 _UNIT, _JOINED, _ALONE = "unit ", "joined", "alone"
 DONE = "done"
 
+_MOST_NAME_BYTES = 200
+"""Of a database's name in those of its locks, which must be shorter than a file's name may be."""
+
 
 class Locks(Protocol):
     """Named locks. hold keeps one until close; held tells whether somebody alive has it."""
@@ -174,7 +177,10 @@ class _FileLocks:
     turn's own stays: two processes could hold a lock whose file is removed."""
 
     def __init__(self, database: Path, study: str) -> None:
-        self._stem = database.with_name(f".{database.name}-{zlib.crc32(study.encode()):08x}")
+        name = database.name
+        if len(os.fsencode(name)) > _MOST_NAME_BYTES:
+            name = f"{zlib.crc32(name.encode()):08x}"
+        self._stem = database.with_name(f".{name}-{zlib.crc32(study.encode()):08x}")
         self._mine: list[tuple[int, Path]] = []
 
     @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli.outputs import write_whole
+from tuner.cli.outputs import write_text, write_whole
 from tuner.errors import UserError
 
 
@@ -52,6 +52,11 @@ def test_what_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
         write_whole(file, breaks)
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_page_names_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    write_text(tmp_path / "page", "of \udcff")
+    assert (tmp_path / "page").read_text() == "of \\udcff"
 
 
 def test_a_folder_is_no_place(tmp_path: Path) -> None:

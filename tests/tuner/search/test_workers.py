@@ -50,6 +50,15 @@ def test_a_unit_is_claimed_by_one_and_finished_for_all(database: Database) -> No
     assert not first.others_alive()
 
 
+def test_the_longest_name_of_a_database_leaves_room_for_its_locks(tmp_path: Path) -> None:
+    with open_database(tmp_path / ("d" * 247)) as opened:
+        first, second = (Workers("s", opened.optuna_storage()) for _ in range(2))
+        assert first.others_alive()
+        second.close()
+        assert not first.others_alive()
+        first.close()
+
+
 def test_a_study_that_somebody_is_at(database: Database) -> None:
     storage = database.optuna_storage()
     assert not anyone_at("s", storage)
@@ -81,7 +90,7 @@ HOLD_A_TURN = """
 import sys, time
 from pathlib import Path
 from storage import open_database
-from tuner.search.workers import Workers, alone, anyone_at
+from tuner.search.workers import Workers
 url, entered = sys.argv[1:]
 with open_database(url) as opened:
     worker = Workers("s", opened.optuna_storage())
