@@ -19,6 +19,10 @@ from storage.sources.exposition import Exposition, NotAnExpositionError, parse_e
 
 TIMEOUT_S = 3.0
 MAX_BYTES = 32 * 1024 * 1024
+MAX_SERIES = 100_000
+"""A hundred times what an engine exports: more would keep a reader busy for longer than a scrape
+may take, each time."""
+
 _CHUNK_BYTES = 256 * 1024
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -39,9 +43,15 @@ def scrape_once(url: str, *, timeout_s: float = TIMEOUT_S) -> Exposition:
     if text.lstrip()[:1] in ("<", "{"):
         raise FetchError(Outcome.NO_DATA, f"{address} answers with a page that holds no metrics")
     try:
-        return parse_exposition(text, at_s)
+        found = parse_exposition(text, at_s)
     except NotAnExpositionError as fault:
         raise FetchError(Outcome.NO_DATA, f"{address} holds no metrics: {fault}") from fault
+    if len(found.values) > MAX_SERIES:
+        raise FetchError(
+            Outcome.NO_DATA,
+            f"{address} exports {len(found.values)} series; at most {MAX_SERIES} are read",
+        )
+    return found
 
 
 def metrics_url(url: str) -> str:

@@ -93,6 +93,18 @@ def test_a_giant_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 1 MiB" in str(found)
 
 
+def test_an_answer_of_more_series_than_can_be_kept_up_with_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "MAX_SERIES", 2)
+    with serving("a 1\nb 1\n") as server:
+        assert scrape_once(server.url).values == {"a": 1, "b": 1}
+    with serving('a{b="1"} 1\na{b="2"} 1\nb 1\n') as server:
+        found = refusal(server.url)
+    assert found.outcome is Outcome.NO_DATA
+    assert "exports 3 series; at most 2 are read" in str(found)
+
+
 def test_an_answer_that_drips_is_given_up() -> None:
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
