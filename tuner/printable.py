@@ -6,9 +6,13 @@ whoever measures it.
 
 from __future__ import annotations
 
+import re
+
 MAX_CHARS = 300
 MAX_VALUE_CHARS = 60
 """Of what a user gave, inside a sentence about it."""
+
+_ENDLESS_WORD = re.compile(r"\S{300,}")
 
 
 def shown(text: str) -> str:
@@ -19,6 +23,11 @@ def shown(text: str) -> str:
 def one_line(text: str, most: int = MAX_CHARS) -> str:
     """One bounded line."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:most]
+
+
+def readable(text: str) -> str:
+    """Its lines, without control characters; of a word that no line holds, both ends."""
+    return _ENDLESS_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-60:]}", shown(text))
 
 
 def shortened(text: str, most: int = MAX_VALUE_CHARS) -> str:

@@ -31,6 +31,8 @@ EXIT_INTERRUPTED = 130
 
 DEFAULT_DATABASE = "slotune.db"
 MAX_SEED = 2**31 - 1
+MAX_NAME_CHARS = 200
+"""Of a study: a table's row, and what an index of PostgreSQL holds."""
 
 
 def add_target_options(parser: argparse.ArgumentParser, *, url_required: bool = False) -> None:
@@ -76,6 +78,10 @@ def study_name(text: str) -> str:
     if not text.strip() or not text.isprintable():
         shortest = shown(shortened(text))
         raise argparse.ArgumentTypeError(f"{shortest!r} is no name: give one of printable text")
+    if len(text) > MAX_NAME_CHARS:
+        raise argparse.ArgumentTypeError(
+            f"a name has at most {MAX_NAME_CHARS} characters, this one has {len(text)}"
+        )
     return text
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.common import EXIT_DONE, add_database_option, output_file
+from tuner.printable import shortened
 
 if TYPE_CHECKING:
     from storage import Database
 
 NAME = "export-config"
 HELP = "write a study's best configuration as flags, env file, compose override or Helm values"
+_SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 AS = ("slotune", "vllm", "sglang", "env", "compose", "helm")
 
 
@@ -28,12 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", help="model to name (default: the one that was tuned)")
     parser.add_argument(
-        "--service", metavar="NAME", help="compose service or Helm modelSpec (engine, tuned)"
+        "--service",
+        type=_service,
+        metavar="NAME",
+        help="compose service or Helm modelSpec (engine, tuned)",
     )
     parser.add_argument(
         "--output", type=output_file, metavar="FILE", help="write there (default: print)"
     )
     add_database_option(parser)
+
+
+def _service(text: str) -> str:
+    """An argparse type: what Compose and Kubernetes take as a name."""
+    if not _SERVICE.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)!r} is no service's name: letters, digits, '.', '_' and '-', at most "
+            "63 of them"
+        )
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from tuner.cli.common import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAULT, EXIT_INTERRU
 from tuner.cli.config_file import add_config_options, with_config
 from tuner.cli.streams import have_streams
 from tuner.errors import UserError
-from tuner.printable import shortened, shown
+from tuner.printable import readable, shortened
 
 COMMANDS = (
     "bench", "sweep", "optimize", "diagnose", "studies", "report", "runs", "compare", "rejudge",
@@ -82,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
         for flag, path in self.from_file.items():
             if message.startswith((f"argument {flag}:", f"argument {flag}/")):
                 message += f" (in {path})"
-        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {shown(message)} (see {self.prog} --help)\n")
+        self.exit(EXIT_BAD_INPUT, f"{self.prog}: {readable(message)} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,7 +110,7 @@ def _main(argv: Sequence[str]) -> int:
         words, _Parser.from_file = with_config(argv, commands)
         args = parser.parse_args(words)
     except UserError as error:
-        print(f"tuner: {shown(str(error))}", file=sys.stderr)
+        print(f"tuner: {readable(str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         return _interrupted()
@@ -136,7 +136,7 @@ def run_command(
         if not _is_users_fault(error):
             traceback.print_exc()
             return EXIT_FAULT  # Python's own 1 would read as "the answer is no"
-        print(f"tuner {name}: {shown(_told(error))}", file=sys.stderr)
+        print(f"tuner {name}: {readable(_told(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
 
 

@@ -32,12 +32,19 @@ _STAT = re.compile(r"(mean|avg|median|min|max|p\d+(?:\.\d+)?)$", re.IGNORECASE)
 _OPS: dict[str, Op] = {"<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">=", "≥": ">="}
 
 
+_SHOWN_BEFORE, _SHOWN_AFTER = 100, 100
+"""Characters around a fault: what one line shows."""
+
+
 class SloSyntaxError(UserError):
     """An --slo that cannot be read: message, text and a caret under the fault."""
 
     def __init__(self, text: str, at: int, message: str) -> None:
         shown = re.sub(r"\s", " ", text)  # a tab or newline would move the caret off its fault
-        super().__init__(f"--slo: {message}\n  {shown}\n  {' ' * max(0, at)}^")
+        at = max(0, at)
+        start = max(0, at - _SHOWN_BEFORE)
+        shown = shown[start : at + _SHOWN_AFTER]
+        super().__init__(f"--slo: {message}\n  {shown}\n  {' ' * (at - start)}^")
         self.at = at
 
 

@@ -19,6 +19,8 @@ from tuner.workload.writing import plain
 
 Floats = npt.NDArray[np.float64]
 MAX_LEVEL = 1e6
+MAX_STEPS = 1_000
+"""Each arrival looks for its step: what has more is a trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ def parse_profile(text: str, what: str, *, whole: bool, at_least: float) -> Prof
     counts as one (a step of 0 between others is a pause, for rates)."""
     where = f"--workload: {what}={shortened(text)}"
     pieces = text.split("/")
+    if len(pieces) > MAX_STEPS:
+        raise UserError(f"{where}: {len(pieces)} steps; at most {MAX_STEPS}, or a trace=FILE")
     segments = []
     for place, piece in enumerate(pieces):
         levels, at, duration = piece.strip().partition("@")

@@ -21,6 +21,16 @@ def study(folder: Path, result: dict[str, Any] | None, kind: str = "vllm") -> No
 BEST = {"best": {"config": {"max_num_seqs": 8, "kv_cache_dtype": "fp8", "enforce_eager": True}}}
 
 
+@pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 64, "a\nb"])
+def test_a_service_has_a_name_that_a_deployment_takes(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["export-config", "s", f"--service={name}"])
+    assert ended.value.code == 2
+    assert "is no service's name" in capsys.readouterr().err
+
+
 def test_the_tuned_engines_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

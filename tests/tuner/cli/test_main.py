@@ -240,8 +240,36 @@ def test_no_stored_name_writes_to_the_terminal(
     assert not {"\x1b", "\x07"} & {*told}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["studies", "LONG"],
+        ["studies", "--database", "LONG"],
+        ["verify", "--knob", "LONG"],
+        ["optimize", "--slo", "LONG"],
+        ["optimize", "--slo", "ttft_p95<LONG"],
+        ["sweep", "--url", "LONG", "--knob", "LONG=1"],
+        ["LONG"],
+        ["bench", "--config", "LONG"],
+    ],
+)
+def test_what_no_line_holds_is_shortened(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "d.db")
+    open_database(database).close()
+    given = [word.replace("LONG", "x" * 5_000) for word in words]
+    given += [] if "--database" in words or len(words) == 1 else ["--database", database]
+    try:
+        assert entry(given) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
+    told = capsys.readouterr().err
+    assert len(told) < 900
+
+
 @pytest.mark.parametrize("command", ["optimize", "sweep"])
-@pytest.mark.parametrize("name", ["", " ", "\udcff", "a\nb"])
+@pytest.mark.parametrize("name", ["", " ", "\udcff", "a\nb", "x" * 201])
 def test_a_study_has_a_name_that_can_be_kept_and_shown(
     command: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

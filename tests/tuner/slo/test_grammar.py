@@ -127,6 +127,14 @@ def test_fault_has_text_caret_and_advice(text: str, under: str, advice: str) -> 
     assert isinstance(caught.value, UserError)
 
 
+def test_of_a_long_text_what_surrounds_the_fault_is_shown() -> None:
+    with pytest.raises(SloSyntaxError) as caught:
+        parse_slos(["ttft_p95<1s," * 500 + "ttft_p95<x" + "y" * 5_000])
+    _, shown, caret = str(caught.value).split("\n")
+    assert len(shown) <= 202
+    assert shown[caret.index("^") :].startswith("xyyy")
+
+
 def test_contradiction_across_options() -> None:
     with pytest.raises(SloSyntaxError, match="twice"):
         parse_slos(["ttft_p95<500ms", "ttft_p95<400ms"])

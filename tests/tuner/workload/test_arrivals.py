@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tuner.errors import UserError
 from tuner.workload import parse_workload
 from tuner.workload.arrivals import Arrivals
 
@@ -57,6 +58,15 @@ def test_steps_of_a_rate() -> None:
     per_span, _ = np.histogram(drawn, [0, 100, 150, 250, 400])
     assert per_span[1] == 0
     assert per_span[[0, 2, 3]] == pytest.approx([200, 2000, 750], rel=0.15)
+
+
+def test_a_profile_has_no_more_steps_than_an_arrival_can_look_for() -> None:
+    profile = arrivals("rate=" + "/".join(["1@1s"] * 1000)).profile
+    assert profile is not None
+    assert profile.length_s == 1000
+    with pytest.raises(UserError, match="1001 steps; at most 1000, or a trace=FILE") as caught:
+        arrivals("rate=" + "/".join(["1@1s"] * 1001))
+    assert len(str(caught.value)) < 200
 
 
 def test_a_constant_step_is_exact() -> None:
