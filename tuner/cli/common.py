@@ -216,6 +216,7 @@ class ProgressLine:
         """Show text as the present state; dropped in a log when the last line is recent."""
         if self._quiet:
             return
+        text = shown(text)
         if self._live:
             self._write("\r" + text.ljust(self._width))
             self._width = len(text)
@@ -228,7 +229,7 @@ class ProgressLine:
         if self._quiet:
             return
         self.clear()
-        self._write(text + "\n")
+        self._write(shown(text) + "\n")
 
     def clear(self) -> None:
         """Remove the status line from a terminal."""

@@ -14,6 +14,7 @@ from tuner.cli.common import (
     add_output_options,
     output_file,
     print_json,
+    print_lines,
 )
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def run(args: argparse.Namespace) -> int:
         heads = [f"load {load}" if load else "" for load, _ in each]
         texts = ["\n".join(compare_lines(one)) for _, one in each]
         told = zip(heads, texts, strict=True)
-        print("\n\n".join(f"{head}\n{text}".lstrip() for head, text in told))
+        print_lines(["\n\n".join(f"{head}\n{text}".lstrip() for head, text in told)])
         for load in alone:
-            print(f"not compared: load {load}, under which only one side was measured")
+            print_lines([f"not compared: load {load}, under which only one side was measured"])
     return EXIT_ANSWER_IS_NO if any(one.worse for _, one in each) else EXIT_DONE
 
 

@@ -6,7 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.cli.common import EXIT_DONE, add_database_option, add_output_options, print_json
+from tuner.cli.common import (
+    EXIT_DONE,
+    add_database_option,
+    add_output_options,
+    print_json,
+    print_lines,
+)
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([_as_dict(run) for run in kept])
     else:
-        print("\n".join(line for run in kept for line in run_lines(run)))
+        print_lines([line for run in kept for line in run_lines(run)])
         ids = " ".join(str(run.run_id) for run in kept)
         print(f"kept as run {ids}" if len(kept) == 1 else f"kept as runs {ids}")
     return EXIT_DONE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options
+from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, add_output_options, print_lines
 
 NAME = "lint"
 HELP = "find dead metrics and wrong queries in Grafana dashboards and Prometheus rules"
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         print_json({"queries": len(queries), "findings": [f.as_dict() for f in findings]})
     else:
         for finding in findings:
-            print(finding.text)
+            print_lines([finding.text])
         if not args.quiet:
             wrong = f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
             print(f"{wrong} in {len(queries)} queries of {len(args.files)} files")

@@ -14,7 +14,7 @@ from typing import Any
 
 from storage import Database, StorageError, Study, StudyExistsError
 from tuner.cli.baseline_diagnosis import BaselineDiagnosis, stored_levers
-from tuner.cli.common import ProgressLine, print_json
+from tuner.cli.common import ProgressLine, print_json, print_lines
 from tuner.cli.invocation import command_text, resume_text
 from tuner.cli.narrate import Narrator
 from tuner.cli.optimize_record import plan_of
@@ -237,7 +237,7 @@ class Sitting:
             study=self.study.name, resume=self._resume(), outcomes=outcomes, nearest=nearest,
             ruled_out=ruled_out,
         )  # fmt: skip
-        print("\n".join(lines))
+        print_lines(lines)
 
     def _used(self) -> str:
         """What the study has cost so far, all sittings together."""

@@ -13,6 +13,7 @@ from tuner.cli.common import (
     add_output_options,
     add_target_options,
     print_json,
+    print_lines,
 )
 from tuner.errors import UserError
 
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         about = {"url": endpoint.base_url, "model": endpoint.model}
         print_json(about | result.as_dict() | {"clauses": [one.as_dict() for one in verdicts]})
     else:
-        print("\n".join(quality_lines(endpoint, result, verdicts)))
+        print_lines(quality_lines(endpoint, result, verdicts))
     failed = not judged.measured or any(verdict.state == "fail" for verdict in verdicts)
     return EXIT_ANSWER_IS_NO if failed else EXIT_DONE
 

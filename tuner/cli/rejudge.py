@@ -10,6 +10,7 @@ from tuner.cli.common import (
     add_database_option,
     add_output_options,
     print_json,
+    print_lines,
 )
 from tuner.errors import UserError
 
@@ -53,6 +54,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(rejudge_dict(results, slos))
     else:
-        print("\n".join(rejudge_lines(results, slos)))
+        print_lines(rejudge_lines(results, slos))
     failed = any(result.verdict.state == "fail" for _, result in results)
     return EXIT_ANSWER_IS_NO if failed else EXIT_DONE

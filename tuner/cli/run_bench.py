@@ -14,7 +14,7 @@ import orjson
 
 from storage.errors import StorageError, not_kept
 from storage.rows import MeasurementState
-from tuner.cli.common import check_measurable, print_json, prometheus_from, task_from
+from tuner.cli.common import check_measurable, print_json, print_lines, prometheus_from, task_from
 from tuner.cli.invocation import command_text
 from tuner.cli.outputs import check_output, write_text
 from tuner.cli.targets import target_from
@@ -220,7 +220,7 @@ def _concluded(
     if args.json:
         print_json({**as_dict(made, verdict), "measurement_id": run.run_id})
     else:
-        print("\n".join(bench_lines(made, verdict)))
+        print_lines(bench_lines(made, verdict))
         if run.run_id is not None:
             print(f"kept as run {run.run_id} in {args.database}")
     if faults:

@@ -25,6 +25,7 @@ from tuner.errors import UserError
 from tuner.executor.cluster import Cluster, RaySeat, find_ray, joined
 from tuner.executor.crew import Crew, End
 from tuner.executor.places import Share, share_of, workers_of
+from tuner.printable import shown
 from tuner.units import count_text
 
 
@@ -146,4 +147,5 @@ def _show(ends: list[End], args: argparse.Namespace, name: str) -> int:
 
 
 def _tell(name: str, text: str) -> None:
-    print("\n".join(f"[{name}] {line}" for line in text.splitlines()), file=sys.stderr, flush=True)
+    lines = [f"[{name}] {shown(line)}" for line in text.splitlines()]
+    print("\n".join(lines), file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from storage import Database, StorageError, Study, open_database
 from tuner.cli.baseline_diagnosis import store_diagnosis
-from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json
+from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json, print_lines
 from tuner.cli.cut_off import is_server_of, put_back
 from tuner.cli.invocation import command_text, resume_sweep_text
 from tuner.cli.narrate import Narrator
@@ -242,7 +242,7 @@ class _Sitting:
         if self.args.json:
             print_json({"study": self.study.name} | told[0] | {"sweeps": told})
         else:
-            print("\n".join([*self._text(found), f"  study {self.study.name}"]))
+            print_lines([*self._text(found), f"  study {self.study.name}"])
         return EXIT_DONE if all(map(self._answered, found)) else EXIT_ANSWER_IS_NO
 
     def _text(self, found: list[tuple[Line, list[SweepPoint]]]) -> list[str]:

@@ -15,6 +15,7 @@ from tuner.cli.common import (
     ProgressLine,
     check_measurable,
     print_json,
+    print_lines,
     task_from,
 )
 from tuner.cli.cut_off import put_back
@@ -64,7 +65,7 @@ def show_history(args: argparse.Namespace) -> int:
             "verifications": [asdict(row) for row in rows],
         })  # fmt: skip
     else:
-        print("\n".join(history_lines(rows)))
+        print_lines(history_lines(rows))
     return EXIT_DONE
 
 
@@ -239,7 +240,7 @@ class _Sitting:
         if self.args.json:
             print_json({"study": study} | verify_dict(proof, answer, load, applied))
         else:
-            print("\n".join(verify_lines(proof, answer, load, study)))
+            print_lines(verify_lines(proof, answer, load, study))
         return EXIT_DONE if answer.outcome == "holds" else EXIT_ANSWER_IS_NO
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tuner.cli.common import EXIT_DONE, ProgressLine, output_file, print_json
+from tuner.cli.common import EXIT_DONE, ProgressLine, output_file, print_json, print_lines
 from tuner.errors import UserError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         print_json(shown.as_dict())
     else:
-        print("\n".join(lines(shown)))
+        print_lines(lines(shown))
     return EXIT_DONE
 
 
@@ -117,10 +117,10 @@ def _record_metrics(args: argparse.Namespace) -> int:
     if args.json:
         print_json(made.as_dict())
         return EXIT_DONE
-    print(made.text)
+    print_lines([made.text])
     span = f"in {made.window_s:.0f} s" if made.window_s is not None else "since the engine's start"
     print(f"\nfrom {made.samples} finished requests {span}")
-    print("\n".join(f"- {note}" for note in made.notes))
+    print_lines([f"- {note}" for note in made.notes])
     return EXIT_DONE
 
 
@@ -183,5 +183,5 @@ def _record_log(args: argparse.Namespace) -> int:
         return EXIT_DONE
     print(text)
     print(f"\n{log.form}: {len(log.times_s)} requests over {span_s:.6g} s written to {path}")
-    print("\n".join(f"- {note}" for note in log.notes))
+    print_lines([f"- {note}" for note in log.notes])
     return EXIT_DONE

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tuner.diagnosis.model import Diagnosis, Lever, NodeResult, State
 from tuner.diagnosis.proof import proof
+from tuner.printable import shown
 
 WIDTH = 100
 URL_TO_GIVE = "http://HOST:PORT"
@@ -46,8 +47,8 @@ def render(
 def _head(diagnosis: Diagnosis) -> Iterator[str]:
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(diagnosis.at_s))
     target = diagnosis.target or "target"
-    yield f"{target} ({diagnosis.dialect}), {diagnosis.window_s:.3g} s window, {at}"
-    yield from textwrap.wrap(diagnosis.headline, WIDTH)
+    yield f"{shown(target)} ({diagnosis.dialect}), {diagnosis.window_s:.3g} s window, {at}"
+    yield from textwrap.wrap(shown(diagnosis.headline), WIDTH)
     if diagnosis.traffic == "no_traffic":
         yield "Ask again while requests run, for example beside `tuner bench URL` in another shell."
     for name in diagnosis.missing_slos:
@@ -66,7 +67,7 @@ def _node(
     tail = _tail(node)
     text = f"{node.summary}{tail}"
     left = f"{label[:34]:<34} {state:<10} "
-    beside = textwrap.wrap(text, WIDTH - len(left)) or [""]
+    beside = textwrap.wrap(shown(text), WIDTH - len(left)) or [""]
     painted = f"\x1b[{painting}m{state:<10}\x1b[0m" if colour else f"{state:<10}"
     yield f"{label[:34]:<34} {painted} {beside[0]}".rstrip()
     for more in beside[1:]:
@@ -114,7 +115,7 @@ def _lever(lever: Lever, column: int) -> Iterator[str]:
 def wrapped(text: str, column: int) -> list[str]:
     """Lines of at most WIDTH columns, the further ones indented by two more."""
     pad = " " * column
-    return textwrap.wrap(text, WIDTH, initial_indent=pad, subsequent_indent=pad + "  ")
+    return textwrap.wrap(shown(text), WIDTH, initial_indent=pad, subsequent_indent=pad + "  ")
 
 
 def _depth(node: NodeResult, diagnosis: Diagnosis) -> int:
