@@ -33,7 +33,7 @@ def plot_lines(title: str, bars: Sequence[Bar], bound: float | None = None) -> l
         return []
     ends = [e.high for e in known if math.isfinite(e.high)]
     top = max([*values, min(max(ends, default=0.0), 1.5 * max(values)), bound or 0.0]) or 1.0
-    if bound is not None and bound > 4 * max(values):  # far away: it would flatten every bar
+    if bound is not None and 0 < 4 * max(values) < bound:  # far away: it would flatten every bar
         top, bound = max(values), None
     label_width = max(len(bar.label) for bar in bars)
     lines = [title]

@@ -35,6 +35,12 @@ def test_a_bound_far_away_does_not_flatten_the_bars() -> None:
     assert "┊" not in line
 
 
+def test_a_bound_over_bars_that_are_all_zero() -> None:
+    (_, line) = plot_lines("error_rate", [Bar("a", estimate(0, 0, 0.2))], 0.01)
+    assert line.count("█") == 0
+    assert line.endswith("┊ 0 tok/s")
+
+
 def test_what_is_not_finite() -> None:
     lines = plot_lines(
         "x", [Bar("a", estimate(math.inf, 5, math.inf)), Bar("b", estimate(1, 0.5, math.inf))]
