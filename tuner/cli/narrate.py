@@ -35,7 +35,6 @@ class Narrator:
         self._now = ""
         self._known: list[Outcome] = []
         self._pace: Pace | None = None
-        self._finished = 0
         self._best_told: str | None = None  # until the next outcome
 
     def begin(self, stage: Stage, config: Config, pace: Pace) -> None:
@@ -44,10 +43,9 @@ class Narrator:
         self._line.update(self._now)
 
     def done(self, outcome: Outcome) -> None:
-        self._finished += 1
         self.remember(outcome)
         self._line.note(
-            f"{self._finished:3d} {outcome.stage:<8} {config_text(outcome.config):<58} "
+            f"{len(self._known):3d} {outcome.stage:<8} {config_text(outcome.config):<58} "
             f"{self._load_text(outcome)}{self._result(outcome)}"
         )
 
@@ -77,14 +75,21 @@ class Narrator:
     def _best_text(self) -> str:
         found = self._best()
         if found is None:
-            return "none meets the SLOs" if self._slos else "no result yet"
+            return "none meets the SLOs yet" if self._slos and self._known else "no result yet"
         trial, values = found
         told = [
             self._figure(trial, objective, value)
             for objective, value in zip(self._objectives, values, strict=True)
             if value is not None
         ]
-        return f"best {', '.join(told)} at {config_text(trial.config)}"
+        return f"best so far {', '.join(told)}{self._doubt(trial)} at {config_text(trial.config)}"
+
+    def _doubt(self, trial: Trial) -> str:
+        """That the best is so by its point estimates only. A capacity is a level that was met."""
+        if not self._slos or self._objectives[0].key == CAPACITY:
+            return ""
+        states = {part.verdict.state for part in trial.parts if part.verdict is not None}
+        return "" if states == {"pass"} else " (SLOs undecided)"
 
     def _figure(self, trial: Trial, objective: Objective, value: float) -> str:
         if self._goal is not None and len(self._goal.loads) > 1:

@@ -115,6 +115,8 @@ class _Sitting:
         self.ledger = StudyLedger(
             self.database, self.study, self.request.slos, self.request.loads[0]
         )
+        for outcome in self.ledger.outcomes:
+            self.narrator.remember(outcome)
         check = check_of(self.request.task, self.ledger.outcomes)
         self.lab = replace(self.lab, quality=check)
         state = "failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 from tests.tuner.search.synthetic import DEFAULTS, FakeTarget, Surface, search_on
 from tuner.cli.common import ProgressLine
@@ -37,14 +38,34 @@ def test_a_configuration_that_misses_when_measured_again_is_no_longer_best() -> 
         narrator.progress(RUNNING)
         return told.getvalue().splitlines()[-1]
 
-    assert "none meets the SLOs" in status()
+    assert "no result yet" in status()
     narrator.done(outcome(0.2, SMALL, 0))
     assert "chunk_size=256" in status()
+    assert "undecided" not in status()
     narrator.done(outcome(0.9, SMALL, 1))
-    assert "none meets the SLOs" in status()
+    assert "none meets the SLOs yet" in status()
     narrator.done(outcome(0.3, DEFAULTS, 2))
     assert "best" in status()
     assert "chunk_size=2048" in status()
+
+
+def test_a_best_that_is_not_shown_to_meet_the_slos_is_told_so() -> None:
+    told = io.StringIO()
+    narrator = Narrator(ProgressLine(stream=told, interval_s=0.0), Objective(), SLOS)
+    made = outcome(0.2, SMALL, 0)
+    assert made.verdict is not None
+    doubtful = replace(made.verdict, state="inconclusive")
+    narrator.done(replace(made, verdict=doubtful))
+    narrator.progress(RUNNING)
+    assert " tok/s (SLOs undecided) at max_num_seqs=" in told.getvalue().splitlines()[-1]
+
+
+def test_a_study_that_goes_on_counts_its_measurements_on() -> None:
+    told = io.StringIO()
+    narrator = Narrator(ProgressLine(stream=told, interval_s=0.0), Objective(), SLOS)
+    narrator.remember(outcome(0.2, SMALL, 0))
+    narrator.done(outcome(0.3, DEFAULTS, 1))
+    assert told.getvalue().splitlines()[-1].split()[:2] == ["2", "search"]
 
 
 def narrated(search: Search) -> tuple[Narrator, io.StringIO]:
@@ -74,7 +95,7 @@ def test_under_several_loads_a_line_names_its_load_and_the_best_is_a_ratio() -> 
     measure(search, SMALL, "search", 9)
     *lines, status = lines_of(search)
     assert [load in line for line, load in zip(lines, loads * 2, strict=True)] == [True] * 4
-    assert "best output_tps 1 × baseline (worst of 2 loads) at max_num_seqs=128" in status
+    assert "best so far output_tps 1 × baseline (worst of 2 loads) at max_num_seqs=128" in status
 
 
 def test_each_line_of_a_capacity_says_at_how_many_clients_and_the_best_is_a_capacity() -> None:
@@ -91,7 +112,7 @@ def test_each_line_of_a_capacity_says_at_how_many_clients_and_the_best_is_a_capa
     levels = [part.workload.arrivals.level for part in trial.parts if part.workload]
     assert all(f" at {n:g} client" in line for n, line in zip(levels, lines, strict=True))
     assert not all(part.meets_by_estimate for part in trial.parts)
-    assert f"best {bracket_of(trial.parts).met:g} clients at " in status
+    assert f"best so far {bracket_of(trial.parts).met:g} clients at " in status
 
 
 def test_all_objectives_are_told() -> None:
