@@ -71,6 +71,8 @@ def sweep_lines(
     if any(point.value == own for point in points):
         told += "; (own): as it was found"
     lines = ["", f"  {load}", "", *aligned(rows), "", told]
+    for point in points:
+        lines += [f"  {name}={setting_text(point.value)}: {why}" for why in undecided_by(point)]
     lines += _plots(points, slos, objective)
     lines += ["", f"  {name} trades: {trades_of(name)}"]
     best = best_text(line, points, slos, objective)
@@ -147,6 +149,16 @@ def _plots(points: Sequence[SweepPoint], slos: SloSet, objective: Objective) -> 
         drawn = plot_lines(title, bars, clause.bound if clause is not None else None)
         lines += ["", *drawn[:1], *(f"  {row}" for row in drawn[1:])] if drawn else []
     return lines
+
+
+def undecided_by(point: SweepPoint) -> list[str]:
+    """Why no verdict is told on a value, one clause a text; [] where there is one."""
+    if point.pooled is None or point.pooled.verdict.state != "inconclusive":
+        return []
+    verdict = point.pooled.verdict
+    open_ = [c for c in verdict.clauses if c.state == "inconclusive"]
+    told = [f"{c.clause.text} undecided, {c.reason}" for c in open_ if c.reason]
+    return [*told, *([verdict.reason] if verdict.reason else [])]
 
 
 def verdict_of(point: SweepPoint, slos: SloSet) -> str:

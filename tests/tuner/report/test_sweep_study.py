@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,20 @@ def test_each_value_is_a_row_and_the_servers_own_is_marked(plain: SweepReport) -
     assert "█" in text
     assert f"load {LOAD} · seed 0 · each measurement 10 s after at least 2 s" in text
     assert "began as: tuner sweep --knob" in text
+
+
+def test_what_is_undecided_says_why(plain: SweepReport) -> None:
+    line, points = plain.found[0]
+    pooled = points[0].pooled
+    assert pooled is not None
+    (clause,) = pooled.verdict.clauses
+    doubtful = replace(clause, state="inconclusive", reason="needs at least 31 more requests")
+    verdict = replace(pooled.verdict, state="inconclusive", clauses=(doubtful,))
+    first = replace(points[0], pooled=replace(pooled, verdict=verdict))
+    report = replace(plain, found=((line, (first, *points[1:])),))
+    why = "ttft_p95<500ms undecided, needs at least 31 more requests"
+    assert f"  chunk_size=256: {why}" in lines_of(report)
+    assert "undecided, needs at least 31 more requests" in whole(page_of(report), charts=3)
 
 
 def test_the_page_draws_every_figure_with_its_bound(plain: SweepReport) -> None:

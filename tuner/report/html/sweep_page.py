@@ -32,6 +32,7 @@ from tuner.report.sweep import (
     plotted,
     shown_keys,
     trades_of,
+    undecided_by,
     why_none,
 )
 from tuner.report.sweep_study import SweepReport, swept_in
@@ -166,7 +167,8 @@ def _table(report: SweepReport, line: Line, points: Points) -> str:
             continue
         figures = [cell(point.pooled.summary.get(key)) for key in keys]
         state = pill(point.pooled.verdict.state) if report.slos else "–"
-        rows.append([label, *figures, state, count_text(point.pooled.runs, "run")])
+        told = [count_text(point.pooled.runs, "run"), *undecided_by(point)]
+        rows.append([label, *figures, state, "<br>".join(map(escape, told))])
     header = (line.axis.name, *keys, "SLOs", "")
     return table(header, rows, ("key", *("num" for _ in keys), "", "dim wrap"))
 
