@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storage.sources.base import Outcome, Reading
+from tuner.units import noun
 
 Unit = Literal["", "s", "ratio", "bytes", "tok", "tok/s", "req", "req/s", "seq", "events", "blocks"]
 Kind = Literal["value", "zero", "no_traffic", "no_data", "stale", "unreachable"]
@@ -131,10 +132,10 @@ def provenance(reading: Reading, *, of: str = "", rate: bool = False) -> str:
     return " · ".join(parts)
 
 
-def _counted(count: float, noun: str) -> str:
+def _counted(count: float, singular: str) -> str:
     """`n=1 request`, `n=1,234 requests`; a windowed increase is extrapolated, no whole number."""
     whole = round(count)
-    return f"n={number(whole)} {noun}" + ("" if whole == 1 else "s")
+    return f"n={number(whole)} {noun(whole, singular)}"
 
 
 def _kind(outcome: Outcome) -> Kind:

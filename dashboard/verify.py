@@ -26,6 +26,7 @@ from storage import StorageError
 from tuner.diagnosis import NodeResult
 from tuner.report.verify import TITLES
 from tuner.report.words import OUTCOMES
+from tuner.units import count_text
 from tuner.verify.history import Record, records
 from tuner.workload.grammar import DEFAULT
 
@@ -118,7 +119,7 @@ def _figures(result: Mapping[str, Any]) -> str:
         interval = f" [{ends[0]:.3g}, {ends[1]:.3g}]" if known else ""
         parts.append(
             f"{result.get('figure')} × {realised['ratio']:.3g}{interval} "
-            f"from {realised.get('pairs')} pairs"
+            f"from {count_text(int(realised.get('pairs') or 0), 'pair')}"
         )
     for key, found in (result.get("side_effects") or {}).items():
         if found.get("outcome") in ("improved", "worse") and found.get("ratio") is not None:

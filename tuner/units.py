@@ -79,6 +79,11 @@ def signed_digits(value: float) -> str:
     return f"+{digits(value)}" if value >= LEAST_NUMBER else digits(value)
 
 
-def count_text(count: int, noun: str) -> str:
-    """`1 measurement`, `3 measurements`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def noun(count: float, singular: str, plural: str = "") -> str:
+    """`measurement` for 1, else `measurements`; plural: where it does not end in s alone."""
+    return singular if count == 1 else plural or f"{singular}s"
+
+
+def count_text(count: int, singular: str, plural: str = "") -> str:
+    """`1 measurement`, `3 measurements`, `0 queries`."""
+    return f"{count} {noun(count, singular, plural)}"

@@ -18,6 +18,7 @@ from dashboard.live import Snapshot
 from dashboard.settings import current
 from dashboard.views import budget, live_charts
 from storage.sources.base import MetricSource, Outcome, Reading
+from tuner.units import noun
 
 WINDOWS_S = {
     "1 min": 60.0, "5 min": 300.0, "15 min": 900.0, "1 h": 3600.0, "6 h": 21_600.0,
@@ -185,7 +186,7 @@ def _binding(snapshot: Snapshot) -> str:
         f'<span class="sub">{markup.escape(meaning)}</span></div>'
         + markup.stacked_bar(shares, tones)
     )
-    return _panel("Binding limit", f"{window} · n={steps:,.0f} steps", body)
+    return _panel("Binding limit", f"{window} · n={steps:,.0f} {noun(round(steps), 'step')}", body)
 
 
 def _panel(title: str, note: str, body: str) -> str:

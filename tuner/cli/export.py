@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.common import EXIT_DONE, add_database_option, output_file
 from tuner.errors import UserError
+from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.exchange.run import Run
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         write(found, form, None)
         return EXIT_DONE
     write_whole(path, lambda part: write(found, form, part))
-    print(f"{found.name}: {found.count} requests in {path} ({form})", file=sys.stderr)
+    print(f"{found.name}: {count_text(found.count, 'request')} in {path} ({form})", file=sys.stderr)
     return EXIT_DONE
 
 

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from tuner.lint.checks import lint
     from tuner.lint.files import read_file
     from tuner.lint.model import Query
+    from tuner.units import count_text
 
     queries: list[Query] = []
     recorded: set[str] = set()
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         for finding in findings:
             print_lines([finding.text])
         if not args.quiet:
-            wrong = f"{len(findings)} finding{'s' if len(findings) != 1 else ''}"
-            print(f"{wrong} in {len(queries)} queries of {len(args.files)} files")
+            wrong = count_text(len(findings), "finding")
+            asked = count_text(len(queries), "query", "queries")
+            print(f"{wrong} in {asked} of {count_text(len(args.files), 'file')}")
     return EXIT_ANSWER_IS_NO if findings else EXIT_DONE

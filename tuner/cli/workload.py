@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.common import EXIT_DONE, ProgressLine, output_file, print_json, print_lines
 from tuner.errors import UserError
+from tuner.units import count_text
 
 if TYPE_CHECKING:
     from tuner.workload.record_metrics import Recorded
@@ -182,6 +183,7 @@ def _record_log(args: argparse.Namespace) -> int:
         })  # fmt: skip
         return EXIT_DONE
     print(text)
-    print(f"\n{log.form}: {len(log.times_s)} requests over {span_s:.6g} s written to {path}")
+    requests = count_text(len(log.times_s), "request")
+    print(f"\n{log.form}: {requests} over {span_s:.6g} s written to {path}")
     print_lines([f"- {note}" for note in log.notes])
     return EXIT_DONE

@@ -8,6 +8,7 @@ from tuner.diagnosis import levers, limits, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import State
 from tuner.slo.grammar import Clause
+from tuner.units import count_text
 
 COUNTS = {
     "output_tps": ("generated",),
@@ -110,5 +111,6 @@ def preemptions(case: Case) -> Check:
         case, lambda: events / max(1.0, finished),
         case.t("preemption_warning"), case.t("preemption_critical"),
         when=events >= case.t("preemption_events"),
-        says=lambda v: f"{events:.0f} preemptions over {finished:.0f} finished requests",
+        says=lambda v: f"{count_text(round(events), 'preemption')} over "
+        f"{count_text(round(finished), 'finished request')}",
     )  # fmt: skip

@@ -1,16 +1,16 @@
-"""Nodes 0 to 2: can the numbers be trusted, does the engine move, do requests fail."""
+"""Nodes 0 and 1: can the numbers be trusted, and does the engine move."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
-from storage.sources.base import Outcome
 from tuner.diagnosis import levers
 from tuner.diagnosis.collect_replicas import SILENT
 from tuner.diagnosis.collect_trends import OLDEST_START, STARTED_ANEW
 from tuner.diagnosis.context import Case, Check, Frame
-from tuner.diagnosis.model import Lever, State
+from tuner.diagnosis.model import State
+from tuner.units import count_text
 
 TRUST = Frame("0", "Trust")
 
@@ -31,7 +31,7 @@ def trust(case: Case) -> Check:
     if status.age_s is None or status.age_s > limit_s:
         age = "has no time" if status.age_s is None else f"is {status.age_s:.0f} s old"
         why = f"the newest sample {age}, more than {limit_s:g} s: stale"
-        return replace_value(_distrust(case, why, "see why scrapes fail"), status.age_s, limit_s)
+        return _with_value(_distrust(case, why, "see why scrapes fail"), status.age_s, limit_s)
     if case.s.value("restart"):
         return _distrust(case, "the engine restarted inside the window",
                          "wait until the window lies after the restart", State.WARNING)  # fmt: skip
@@ -52,7 +52,7 @@ def trust(case: Case) -> Check:
         "unknown": "fresh and up, but neither running nor waiting is exported",
     }[case.traffic]
     node = TRUST.blank(case, State.OK, said)
-    return replace_value(Check(node), status.age_s, limit_s)
+    return _with_value(Check(node), status.age_s, limit_s)
 
 
 def _some_down(case: Case, down: list[tuple[str, str]]) -> Check:
@@ -70,7 +70,7 @@ def _some_anew(case: Case, names: list[str]) -> Check:
     return Check(replace(node, how_to_get="wait until the window lies after the start"))
 
 
-def replace_value(check: Check, value: float | None, threshold: float) -> Check:
+def _with_value(check: Check, value: float | None, threshold: float) -> Check:
     node = replace(check.node, value=value, threshold=threshold, unit="s", comparison=">")
     return Check(node, check.exact)
 
@@ -129,7 +129,7 @@ def stall(case: Case) -> Check:
     if (unread := frame.unread(case)) is not None:
         return unread
     generated = case.s.value("generated") or 0.0
-    came = f"{generated:.0f} tokens came in {case.s.window_s:.0f} s"
+    came = f"{count_text(round(generated), 'token')} came in {case.s.window_s:.0f} s"
     if generated:
         return _hung(case, frame) or _answer(case, frame, State.OK, came)
     silent = replace(frame, uses=(*frame.uses, "prompted", "running_share", "waiting_share"))
@@ -189,111 +189,3 @@ def _answer(case: Case, frame: Frame, state: State, said: str) -> Check:
         comparison="≤", levers=frame.levers if state.firing else (),
     )  # fmt: skip
     return Check(node)
-
-
-def errors(case: Case) -> list[Check]:
-    """Node 2 and its leaves: shares of the requests that ended in the window."""
-    by = case.s.of("finished_by")
-    total = sum(by.values())
-    rejected = case.s.value("rejections") or 0.0
-    t = case.t
-
-    def leaf(key: str, title: str, reasons: tuple[str, ...], name: str, *acts: Lever) -> Check:
-        frame = Frame(f"2.{key}", title, "2", ("finished_by",), unit="share", levers=acts)
-        if "finished_by" not in case.s.breakdowns or not by:
-            return frame.cant_tell(
-                case, "finished requests are not counted by their reason",
-                ("request_success_total{finished_reason}",),
-                "use an engine that exports finished_reason, or a proxy's status codes",
-            )  # fmt: skip
-        if total == 0:
-            return frame.not_applicable(case, "no request ended in the window")
-        count = sum(by.get(reason, 0.0) for reason in reasons)
-        critical = t("error_share_critical") if key == "errors" else None
-        check = frame.judge(
-            case, lambda: count / total, t(f"{name}_share_warning"), critical,
-            says=lambda share: f"{share:.1%} ({count:.0f} of {total:.0f} requests)",
-        )  # fmt: skip
-        node = replace(check.node, samples=round(total), counted="requests")
-        return replace(check, node=node)
-
-    aborts = leaf("aborts", "Aborts", ("abort",), "abort", levers.CLIENTS)
-    leaves = [
-        leaf("errors", "Errors", ("error",), "error", levers.SERVER_LOG),
-        aborts if by else _aborts_alone(case) or aborts,
-        Frame("2.rejections", "Rejections", "2", ("rejections",), unit="requests",
-              levers=(levers.ROOM_OR_REFUSE, levers.SCALE_OR_SHED)).judge(
-            case, lambda: rejected, t("rejections_warning"),
-            says=lambda count: f"{count:.0f} refused with 503",
-        ),
-        _cut_off(case, leaf("length", "Cut off by max_tokens", ("length", "repetition"), "length",
-                            levers.CLIENTS)),
-    ]  # fmt: skip
-    return [roll_up(case, Frame("2", "Errors"), leaves, "no leaf fires"), *leaves]
-
-
-def _aborts_alone(case: Case) -> Check | None:
-    """2.aborts of an engine that counts them and no other reason (SGLang); None where it counts
-    none. Whether they are among the finished ones it does not tell: the share is one at least."""
-    aborted, finished = case.s.value("aborted"), case.s.value("finished")
-    if aborted is None or finished is None:
-        return None
-    frame = Frame("2.aborts", "Aborts", "2", ("aborted", "finished"), unit="share",
-                  levers=(levers.CLIENTS,))  # fmt: skip
-    if not aborted + finished:
-        return frame.not_applicable(case, "no request ended in the window")
-    return frame.judge(
-        case, lambda: aborted / (aborted + finished), case.t("abort_share_warning"),
-        says=lambda share: f"{share:.1%} at least ({aborted:.0f} aborted, {finished:.0f} finished)",
-    )  # fmt: skip
-
-
-def _cut_off(case: Case, check: Check) -> Check:
-    """2.length fires only where answers end by themselves too, or nobody asked for the limit.
-
-    Where none ends by itself and all reach their own max_tokens, as under a benchmark's fixed
-    output lengths, the limit is what was asked for and not a fault. Means are of all that ended:
-    whoever gave up took a part, or nothing, of what was asked for.
-    """
-    if not check.firing:
-        return check
-    by = case.s.of("finished_by")
-    asked, answered = case.s["asked_tokens"], case.s.value("answer_tokens")
-    if by.get("stop", 0.0) > case.t("own_stop_share") * sum(by.values()):
-        return check
-    if asked.outcome is Outcome.NO_TRAFFIC:
-        said = f"{check.node.summary}, and no client set max_tokens: max_model_len cuts them off"
-        return replace(check, node=replace(check.node, summary=said))
-    if asked.value is None or answered is None:
-        node = replace(
-            check.node, state=State.CANT_TELL, levers=(), missing=("request_params_max_tokens",),
-            summary="no answer ends by itself; whether clients want that length is not exported",
-            how_to_get="compare the clients' max_tokens with the lengths they expect",
-        )  # fmt: skip
-        return Check(node)
-    cut_off = (by.get("length", 0.0) + by.get("repetition", 0.0)) / sum(by.values())
-    if answered < case.t("at_own_limit") * asked.value * cut_off:
-        return check
-    said = f"as asked: {check.node.summary} reach their own max_tokens (mean {asked.value:.0f})"
-    return Check(replace(check.node, state=State.OK, levers=(), summary=said))
-
-
-def roll_up(case: Case, frame: Frame, leaves: list[Check], calm: str) -> Check:
-    """A parent whose state is the worst of its leaves' and whose sentence is that leaf's."""
-    order = (State.CRITICAL, State.WARNING, State.OK, State.CANT_TELL, State.NOT_APPLICABLE)
-    worst = min((leaf.node for leaf in leaves), key=lambda node: order.index(node.state))
-    unknown = sum(leaf.node.state is State.CANT_TELL for leaf in leaves)
-    untold = f"; {unknown} cannot be told" if unknown else ""
-    said = f"{worst.title}: {worst.summary}" if worst.firing else calm + untold
-    if worst.state is State.CANT_TELL:
-        said = worst.summary
-    node = frame.blank(case, worst.state, said)
-    return Check(
-        replace(
-            node,
-            missing=worst.missing,
-            how_to_get=worst.how_to_get,
-            samples=worst.samples,
-            counted=worst.counted,
-        )
-    )

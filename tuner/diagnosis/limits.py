@@ -12,6 +12,7 @@ from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
 from tuner.diagnosis.slo_node import judge_latency
 from tuner.diagnosis.spread import spread
+from tuner.units import count_text
 
 REASONS = {
     "3a.kv": "kv_pressure",
@@ -106,7 +107,7 @@ def _counted(case: Case, key: str, steps: dict[str, float]) -> Check:
     check = frame.judge(
         case, lambda: shares[key],
         case.t("binding_share_warning"), case.t("binding_share_critical"),
-        says=lambda share: f"held back {share:.0%} of {total:.0f} steps",
+        says=lambda share: f"held back {share:.0%} of {count_text(round(total), 'step')}",
         when=shares[key] == max(shares.values()),
     )  # fmt: skip
     return replace(check, node=replace(check.node, samples=round(total), counted="steps"))
@@ -120,7 +121,7 @@ def _kv(case: Case) -> Check:
     check = frame.judge(
         case, case.kv_usage, 0.0, case.t("kv_full"), when=full or enough,
         says=lambda kv: f"KV {kv:.0%} used, {case.waiting():.1f} waiting, "
-        f"{preempted:.0f} preemptions",
+        f"{count_text(round(preempted), 'preemption')}",
     )  # fmt: skip
     return replace(check, node=replace(check.node, threshold=case.t("kv_full")))
 

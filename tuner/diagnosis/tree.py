@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from tuner.diagnosis import capacity, gates, replicas, tpot, ttft
+from tuner.diagnosis import capacity, endings, gates, replicas, tpot, ttft
 from tuner.diagnosis.context import Case, Check
 from tuner.diagnosis.model import Diagnosis, NodeResult, State
 from tuner.diagnosis.settle import History, settle
@@ -65,7 +65,7 @@ def _checks(case: Case) -> list[Check]:
     late = any(check.firing for check in latencies)
     rest = [
         gates.stall(case),
-        *gates.errors(case),
+        *endings.nodes(case),
         *latencies,
         *capacity.throughput(case, late),
         capacity.preemptions(case),

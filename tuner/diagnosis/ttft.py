@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers, limits, overload, prefix, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
 from tuner.diagnosis.spread import BEYOND, spread, value_of
+from tuner.units import count_text
 
 NODE = Frame("3", "TTFT", also=("ttft", "queue", "prefill"))
 
@@ -144,11 +146,12 @@ def _long_prompt(case: Case) -> Check:
     if not chunk:
         return frame.unset(case, "chunk_size")
     mean = case.s.value("prompt_tokens") or 0.0
+    steps = max(1, math.ceil(mean / chunk))
     return frame.judge(
         case, lambda: mean / chunk, case.t("long_prompt") + 1.0 / chunk,
         case.t("long_prompt_critical"),
         says=lambda ratio: f"mean prompt {mean:.0f} tokens, chunk {chunk:.0f}: "
-        f"{max(1, -(-mean // chunk)):.0f} steps per prompt",
+        f"{count_text(steps, 'step')} per prompt",
     )  # fmt: skip
 
 
@@ -189,7 +192,7 @@ def _front_end(case: Case, split: Split | None) -> Check:
 def _load(case: Case) -> str:
     """Of which load the clients' figure is."""
     seen = case.s["client_ttft"]
-    return f"{seen.query}, {seen.samples} requests in {seen.window_s:.0f} s"
+    return f"{seen.query}, {count_text(seen.samples, 'request')} in {seen.window_s:.0f} s"
 
 
 def _client(case: Case, top: Check) -> Check:

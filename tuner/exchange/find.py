@@ -16,6 +16,7 @@ from tuner.exchange.belonging import study_named
 from tuner.exchange.read import read_file
 from tuner.exchange.run import Run, from_stored
 from tuner.printable import shortened
+from tuner.units import count_text
 
 if TYPE_CHECKING:
     from storage import Database, Measurement, Study
@@ -160,7 +161,9 @@ def _from_file(path: Path, text: str) -> list[Run]:
         return runs
     number = text.rpartition("#")[2]
     if not 1 <= _whole(number) <= len(runs):
-        raise UserError(f"{path} holds {len(runs)} runs: #{shortened(number)} is none of them")
+        raise UserError(
+            f"{path} holds {count_text(len(runs), 'run')}: #{shortened(number)} is not among them"
+        )
     return [runs[int(number) - 1]]
 
 

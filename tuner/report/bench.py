@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.server_side import Check, crosscheck
-from tuner.units import show
+from tuner.units import count_text, show
 
 if TYPE_CHECKING:
     from tuner.measure import Measurement
@@ -33,8 +33,9 @@ def _head_lines(made: Measurement) -> list[str]:
     counts = made.counts
     lines = [
         f"{made.endpoint.base_url} · {made.endpoint.model} · {made.workload} · seed {made.seed}",
-        f"measured {made.duration_s:.1f} s · {counts['sent']} requests: {counts['ok']} ok, "
-        f"{counts['failed']} failed, {counts['censored']} still running at cut-off · "
+        f"measured {made.duration_s:.1f} s · {count_text(counts['sent'], 'request')}: "
+        f"{counts['ok']} ok, {counts['failed']} failed, "
+        f"{counts['censored']} still running at cut-off · "
         f"{counts['warmup']} outside the window and not counted",
     ]
     if made.chosen is not None:
@@ -52,8 +53,8 @@ def _generator_lines(made: Measurement) -> list[str]:
             f"event-loop delay p99 {show(stalls.p99_s, 's')}, most {show(stalls.max_s, 's')}"
         )
         parts.append(f"busy {show(stalls.busy_share, 'share')} of a core")
-    plural = "" if made.processes == 1 else "es"
-    return [f"generator (window): {' · '.join(parts)} · {made.processes} process{plural}"]
+    parts.append(count_text(made.processes, "process", "processes"))
+    return [f"generator (window): {' · '.join(parts)}"]
 
 
 def _server_lines(made: Measurement) -> list[str]:
@@ -64,7 +65,7 @@ def _server_lines(made: Measurement) -> list[str]:
         return ["server: restarted during the run; its counters began anew and tell nothing"]
     parts = []
     if server.preemptions is not None:
-        parts.append(f"{server.preemptions:.0f} preemptions")
+        parts.append(count_text(round(server.preemptions), "preemption"))
     if server.prefix_hit_rate is not None:
         parts.append(f"prefix-cache hits {show(server.prefix_hit_rate, 'share')} of prompt tokens")
     if server.queue_mean_s is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.exchange.run import Run, settings_text
 from tuner.report.table import aligned, figure_text
 from tuner.report.words import OUTCOMES
-from tuner.units import digits, signed_digits
+from tuner.units import count_text, digits, signed_digits
 
 if TYPE_CHECKING:
     from tuner.slo import SloSet
@@ -84,7 +84,7 @@ def warnings(a: Sequence[Run], b: Sequence[Run]) -> list[str]:
         )
     if len(a) != len(b):
         found.append(
-            f"{len(a)} run{'s' * (len(a) != 1)} of A and {len(b)} of B: runs without a partner "
+            f"{count_text(len(a), 'run')} of A and {len(b)} of B: runs without a partner "
             "count in their side's figures only"
         )
     found += [note for run in (*a, *b) for note in _doubts(run)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tuner.report.words import MARKS, VERDICTS
-from tuner.units import show
+from tuner.units import count_text, show
 
 if TYPE_CHECKING:
     from tuner.endpoint import Endpoint
@@ -24,7 +24,7 @@ def quality_lines(
     task, items = result.task, len(result.results)
     lines = [
         f"{endpoint.base_url} · {endpoint.model} · {task.name}",
-        f"{items} items: {task.num_multiple_choice} multiple-choice, "
+        f"{count_text(items, 'item')}: {task.num_multiple_choice} multiple-choice, "
         f"{items - task.num_multiple_choice} exact-match · {result.num_failed} failed and count as "
         f"wrong · took {show(result.took_s, 's')}",
         "",

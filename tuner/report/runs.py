@@ -11,7 +11,7 @@ from tuner.printable import shortened
 from tuner.report.table import aligned, figure_text
 from tuner.report.words import FIGURE_HEAD, MARKS, VERDICTS, figure_line
 from tuner.stats.estimate import Estimate
-from tuner.units import show
+from tuner.units import count_text, show
 
 if TYPE_CHECKING:
     from storage import Measurement, Study
@@ -63,7 +63,8 @@ def run_lines(run: Run) -> list[str]:
     about = [f"{run.url or '–'}", run.model or "–", run.workload or "–"]
     lines = [
         f"{run.name} · {when} · " + " · ".join(about) + f" · seed {_or_dash(run.seed)}",
-        f"window {run.window_s[1] - run.window_s[0]:.1f} s · {counts.get('sent', 0)} requests: "
+        f"window {run.window_s[1] - run.window_s[0]:.1f} s · "
+        f"{count_text(counts.get('sent', 0), 'request')}: "
         f"{counts.get('ok', 0)} ok, {counts.get('failed', 0)} failed, "
         f"{counts.get('censored', 0)} still running at cut-off · {counts.get('warmup', 0)} "
         "outside the window",

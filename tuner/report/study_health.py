@@ -129,22 +129,21 @@ def _drift_text(one: Figures) -> str:
 
 def _client(outcomes: Sequence[Outcome]) -> Check:
     reasons = [_reason(o.failure_reason) for o in outcomes if o.state == "invalid"]
-    total = len(outcomes)
+    measured = count_text(len(outcomes), "measurement")
     if not reasons:
-        text = f"0 of {count_text(total, 'measurement')} spoilt by the load generator"
-        return Check("load generator", "fine" if total else "unknown", text)
-    text = f"{len(reasons)} of {total} measurements spoilt by the load generator: {_told(reasons)}"
+        text = f"0 of {measured} spoilt by the load generator"
+        return Check("load generator", "fine" if outcomes else "unknown", text)
+    text = f"{len(reasons)} of {measured} spoilt by the load generator: {_told(reasons)}"
     return Check("load generator", "look", text)
 
 
 def _failed(outcomes: Sequence[Outcome]) -> Check:
     failed = [o for o in outcomes if o.state in ("failed", "aborted")]
-    total = len(outcomes)
+    measured = count_text(len(outcomes), "measurement")
     if not failed:
-        text = f"0 of {count_text(total, 'measurement')} failed"
-        return Check("failures", "fine" if total else "unknown", text)
+        return Check("failures", "fine" if outcomes else "unknown", f"0 of {measured} failed")
     told = _told([_reason(o.failure_reason) for o in failed])
-    return Check("failures", "look", f"{len(failed)} of {total} measurements failed: {told}")
+    return Check("failures", "look", f"{len(failed)} of {measured} failed: {told}")
 
 
 def _early(report: StudyReport) -> Check:

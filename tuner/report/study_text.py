@@ -18,6 +18,7 @@ from tuner.search.candidates import closest
 from tuner.search.importance import Importances
 from tuner.search.price import Ladder, Rung
 from tuner.targets.base import config_text, setting_text
+from tuner.units import count_text
 
 UNCONFIRMED = (
     "unconfirmed: from measurements of the search alone; the best of several, so a little too good"
@@ -148,7 +149,7 @@ def _best(rung: Rung) -> list[str]:
 
 
 def how_known(rung: Rung) -> str:
-    runs = f"{rung.runs} run{'s' if rung.runs != 1 else ''}"
+    runs = count_text(rung.runs, "run")
     return f"confirmed, {runs}" if rung.confirmed else f"unconfirmed, {runs}"
 
 

@@ -12,7 +12,7 @@ from tuner.report.words import OUTCOMES, VERDICTS
 from tuner.slo import VerdictState
 from tuner.stats import Comparison
 from tuner.targets.base import config_text
-from tuner.units import digits, show, signed_digits
+from tuner.units import count_text, digits, show, signed_digits
 from tuner.verify.history import records
 from tuner.verify.predict import Prediction, kept
 from tuner.verify.proof import Answer, Proof
@@ -87,7 +87,7 @@ def realised_text(key: str, found: Mapping[str, Any] | None) -> str:
     if found is None:
         return "no pair has a result on both sides"
     ratio, low, high = (_number(found.get(name)) for name in ("ratio", "low", "high"))
-    pairs = f"{found['pairs']} interleaved pair{'s' if found['pairs'] != 1 else ''}"
+    pairs = count_text(found["pairs"], "interleaved pair")
     if math.isnan(ratio):
         return f"{key}: no ratio ({found.get('method') or 'it is not measured on a side'})"
     if found["pairs"] < 2:

@@ -168,7 +168,8 @@ def _token_cause(check: Check, client: _Client, server: ServerSide) -> str:
             return f"{cut}: the server does not count the tokens of answers that do not end"
         return f"{cut}: the server counts tokens that were never received"
     if server.preemptions and check.client < check.server:
-        return f"{server.preemptions:.0f} preemptions: recomputed tokens are counted again"
+        preempted = count_text(round(server.preemptions), "preemption")
+        return f"{preempted}: recomputed tokens are counted again"
     return (
         _miscounted(check, client.wanted[check.name])
         or "usage and the server's counters count differently, for example special tokens"

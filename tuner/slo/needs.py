@@ -54,7 +54,7 @@ def _seen(clause: Clause, found: Samples) -> str:
     within = holds(clause, found.values)
     beyond = ~within if clause.upper else ~within & ~found.is_open
     unknown = int((found.is_open & (within if clause.upper else ~within)).sum())
-    seen = f"{int(beyond.sum())} of {len(found.values)} samples miss the bound"
+    seen = f"{int(beyond.sum())} of {count_text(len(found.values), 'sample')} miss the bound"
     return f"{seen}, {unknown} unfinished may" if unknown else seen
 
 
@@ -88,7 +88,7 @@ def _more(times: float, found: Samples, digits: int = 9) -> str:
 
 def missing_counts(clause: Clause, q: float, possible: int, n: int) -> str:
     """The same where only counts are known: at most possible of n independent samples miss it."""
-    seen = f"{possible} of {n} samples miss the bound"
+    seen = f"{possible} of {count_text(n, 'sample')} miss the bound"
     more = samples_needed(n, possible if clause.upper else n - possible, q)
     if more is None or more > MOST_TIMES * n:
         return f"{seen}: {TOO_CLOSE}"

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.knobs import REPLACING
 from tuner.diagnosis import Signals
+from tuner.units import count_text
 from tuner.verify.proposal import Proposal
 
 KV_USABLE = 0.95
@@ -155,11 +156,12 @@ def _ttft_of_larger_chunks(proposal: Proposal, read: _Read) -> Prediction | str:
     old, new = float(proposal.before["chunk_size"]), float(proposal.after["chunk_size"])
     steps, then = math.ceil(prompt / old), math.ceil(prompt / new)
     if then >= steps or queue + prefill <= 0:
-        return f"a mean prompt of {prompt:.0f} tokens takes {then} steps either way"
+        return f"a mean prompt of {prompt:.0f} tokens takes {count_text(then, 'step')} either way"
     best = (queue + prefill * then / steps) / (queue + prefill)
     return Prediction(
         best, 1.0,
-        f"a mean prompt of {prompt:.0f} tokens takes {then} steps instead of {steps}; prefill is "
+        f"a mean prompt of {prompt:.0f} tokens takes {count_text(then, 'step')} instead of "
+        f"{steps}; prefill is "
         f"{prefill / (queue + prefill):.0%} of queue + prefill",
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tuner.errors import UserError
 from tuner.regular import check_regular
+from tuner.units import count_text
 from tuner.workload.columns import AS_NAMED, Named
 from tuner.workload.read import read_recording
 from tuner.workload.rows import Rows
@@ -43,7 +44,8 @@ class Log:
 
     @property
     def notes(self) -> list[str]:
-        said = [f"{count} lines left out: {why}" for why, count in self.left_out.items()]
+        left_out = self.left_out.items()
+        said = [f"{count_text(count, 'line')} left out: {why}" for why, count in left_out]
         if self.prompt_tokens is None or self.output_tokens is None:
             lacks = " and ".join(
                 name

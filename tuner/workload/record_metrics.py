@@ -20,6 +20,7 @@ import numpy.typing as npt
 from storage.sources.answers import bucket_bound
 from tuner.diagnosis.registry import SPECS
 from tuner.errors import UserError
+from tuner.units import count_text
 from tuner.workload.lengths import MAX_SIGMA
 from tuner.workload.writing import plain
 
@@ -108,7 +109,8 @@ def record(source: MetricSource, window_s: float, target: str, *, timed: bool = 
         notes.append(f"the rate is not known{why}: add rate= or concurrency=")
     samples = shapes["prompt"].samples
     if samples < FEWEST_REQUESTS:
-        notes.append(f"only {samples} requests: record a longer window before relying on it")
+        seen = count_text(samples, "request")
+        notes.append(f"only {seen}: record a longer window before relying on it")
     notes += [*unknown, _sharing(source, names, window_s, shapes["prompt"].mean)]
     return Recorded(text, window_s if timed else None, samples, notes)
 
@@ -176,7 +178,7 @@ def _shape(source: MetricSource, histogram: str, window_s: float, what: str) -> 
     if len(bounds) < 2 or not below[-1] > 0:
         raise UserError(f"{what}: the histogram's buckets cannot be read")
     text, said = _written(bounds, below / below[-1], max(1.0, mean.value))
-    said += f"; {mean.samples} requests, exact mean {mean.value:.4g} tokens"
+    said += f"; {count_text(mean.samples, 'request')}, exact mean {mean.value:.4g} tokens"
     return Shape(text, said, mean.value, mean.samples)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.units import count_text
 from tuner.workload.model import Workload
 from tuner.workload.sharing import repeated_share
 
@@ -107,16 +108,15 @@ def shown_s(workload: Workload) -> float:
 
 def lines(shown: Picture) -> list[str]:
     """For a terminal."""
+    requests = count_text(shown.requests, "request")
     out = [f"workload   {shown.workload}"]
     out += [f"           {note}" for note in shown.notes]
-    out.append(
-        f"drawn      seed {shown.seed}, {shown.sessions} sessions, {shown.requests} requests"
-    )
+    out.append(f"drawn      seed {shown.seed}, {count_text(shown.sessions, 'session')}, {requests}")
     for drawn in shown.drawn:
         out += ["", *_histogram(drawn)]
     if shown.repeated_share is not None:
         share = f"{shown.repeated_share:.1%} of prompt tokens repeat earlier ones of this workload"
-        out += ["", f"prefix sharing: {share} ({shown.requests} requests)"]
+        out += ["", f"prefix sharing: {share} ({requests})"]
     return [*out, "", *_arrivals(shown.arrivals)]
 
 
@@ -181,8 +181,8 @@ def _notes(workload: Workload) -> list[str]:
     source = workload.source
     if source is None:
         return []
-    notes = [f"{source.file.path}: {source.rows.form}, {source.rows.count} rows"]
-    notes += [f"{count} rows left out: {why}" for why, count in source.rows.left_out]
+    notes = [f"{source.file.path}: {source.rows.form}, {count_text(source.rows.count, 'row')}"]
+    notes += [f"{count_text(count, 'row')} left out: {why}" for why, count in source.rows.left_out]
     if source.rows.blocks is not None:
         notes.append("prefix blocks of 512 tokens are shared as the trace says")
     return notes
@@ -191,8 +191,8 @@ def _notes(workload: Workload) -> list[str]:
 def _histogram(drawn: Drawn) -> list[str]:
     quantiles = " · ".join(f"{name} {_number(value)}" for name, value in drawn.quantiles.items())
     head = (
-        f"{drawn.name} ({drawn.unit}, {drawn.samples} samples): mean {_number(drawn.mean)} · "
-        f"{quantiles} · max {_number(drawn.largest)}"
+        f"{drawn.name} ({drawn.unit}, {count_text(drawn.samples, 'sample')}): "
+        f"mean {_number(drawn.mean)} · {quantiles} · max {_number(drawn.largest)}"
     )
     rows = [
         (f"{_number(a)}" if a == b else f"{_number(a)} – {_number(b)}", n) for a, b, n in drawn.bins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,3 +127,12 @@ def test_the_least_numbers_are_documented_as_they_are() -> None:
     for q in sorted({spec.q for spec in SPECS if spec.q}):
         assert f"| p{q * 100:g} | {quantile_least(q)} | {WHY_LEAST['quantile']} |" in PAGE
     assert {spec.name for spec in BREAKDOWNS if spec.min_samples} == {"finished_by"}
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    ones = dict.fromkeys(("finished", "generated", "prompted", "preemptions"), 1.0)
+    parts = {"finished_by": {"error": 1.0}, "binding": {"seq_cap": 1.0}}
+    for planted in (QUEUE | {"breakdowns": parts}, PREFILL):
+        said = [node.summary for node in diagnose(signals(**{**planted, **ones}), SLOS).nodes]
+        assert any(re.search(r"\b1 (step|token|preemption|request)\b", text) for text in said)
+        assert not [text for text in said if re.search(r"(?<![.,\d])1 (finished )?[a-z]+s\b", text)]

@@ -101,7 +101,7 @@ def test_files_need_no_database(tmp_path: Path) -> None:
         assert len(runs.side(str(path))) == 2
         assert names(runs.side(f"{path}#2")) == ["result.json#2"]
         assert runs.one(str(fixture("vllm-0.32-bench-closed.json"))).count == 12
-        with pytest.raises(UserError, match="#3 is none of them"):
+        with pytest.raises(UserError, match="#3 is not among them"):
             runs.side(f"{path}#3")
         with pytest.raises(UserError, match="is no run"):
             runs.side("typo")
@@ -133,7 +133,7 @@ def test_names_longer_than_any_run_or_file_has(database: str) -> None:
     with Runs(database) as runs:
         for name, why in (
             (nines, "there is no run "),
-            (f"{file}#{nines}", "is none of them"),
+            (f"{file}#{nines}", "is not among them"),
             ("x" * 6_000, "is no run"),
             (f"{'x' * 6_000}#1", "is no run"),
         ):

@@ -172,7 +172,7 @@ def test_places_of_a_dashboard_rows_variables_and_notes(
     assert f'{path}: panel "Old", query B: the value is in seconds, the panel says' in told
     assert 'variable "model": vllm:gpu_cache_usage_perc is dead' in told
     assert 'annotation "swaps": vllm:num_requests_swapped is dead' in told
-    assert "3 findings in 3 queries of 1 file" in told
+    assert "3 findings in 3 queries of 1 file\n" in told
 
 
 def test_rules_of_kubernetes_and_recorded_names(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tuner.report.words import FIGURE_HEAD, figure_line
 from tuner.stats import Estimate
-from tuner.units import show
+from tuner.units import count_text, show
 
 UNITS = ("s", "share", "tok/s", "req/s", "$", "")
 
@@ -58,3 +58,11 @@ def test_columns_are_apart_however_wide_a_figure_is() -> None:
     assert line.index("batch means") == FIGURE_HEAD.index("method")
     wide = Estimate(1e-7, 1e-8, 123_456.0, 1_234_567, "req/s", "m")
     assert "< 0.0001 req/s  < 0.0001 req/s … 123456 req/s  1234567" in figure_line("rps", wide)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 queries in 0 files"), (1, "1 query in 1 file"), (2, "2 queries in 2 files")],
+)
+def test_one_is_no_plural(count: int, text: str) -> None:
+    assert f"{count_text(count, 'query', 'queries')} in {count_text(count, 'file')}" == text

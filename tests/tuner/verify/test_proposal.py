@@ -158,7 +158,7 @@ def test_a_larger_chunk_saves_steps_of_long_prompts_only() -> None:
     assert found.low == pytest.approx(0.5)
     short = predict(proposal(TTFT, chunk_size=1024), signals(prompt_tokens=100.0))
     assert isinstance(short, str)
-    assert "1 steps either way" in short
+    assert "takes 1 step either way" in short
 
 
 def test_without_its_ground_there_is_no_prediction_and_the_reason_is_told() -> None:

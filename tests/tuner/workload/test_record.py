@@ -191,7 +191,7 @@ def test_json_log_becomes_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[
     log.write_text(JSON_LOG)
     assert run("--proxy-log", str(log)) == 0
     out = capsys.readouterr().out
-    assert "1 lines left out: no output tokens, the request failed" in out
+    assert "1 line left out: no output tokens, the request failed" in out
     workload = parse_workload(out.splitlines()[0])
     assert list(workload.arrivals.times(0, 9.0)) == [0, 2.25]
     assert [workload.lengths(0, i)[:2] for i in range(2)] == [(5, 9), (7, 6)]

@@ -70,7 +70,7 @@ def test_a_text_file_is_shown_as_an_estimate(tmp_path: Path) -> None:
     assert all("4 characters a token" in drawn.note for drawn in made.drawn)
     assert made.repeated_share is None
     text = "\n".join(lines(made))
-    assert "JSONL, 1 rows" in text
+    assert text.count("JSONL, 1 row\n") == 1
     assert "prefix sharing" not in text
 
 

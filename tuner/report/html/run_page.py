@@ -32,7 +32,7 @@ from tuner.report.html.svg import bars
 from tuner.report.words import MARKS, VERDICTS
 from tuner.slo import Clause, parse_slos
 from tuner.stats.estimate import Estimate
-from tuner.units import show
+from tuner.units import noun, show
 
 TILES = (
     ("output_tps", "Output throughput"), ("rps", "Requests per second"),
@@ -102,9 +102,9 @@ def _doubts(run: Run) -> str:
 
 
 def _summary_lead(run: Run) -> str:
-    counts = run.counts
+    counts, sent = run.counts, run.counts.get("sent", 0)
     return (
-        f"Window of {run.window_s[1] - run.window_s[0]:.1f} s: {counts.get('sent', 0):,} requests, "
+        f"Window of {run.window_s[1] - run.window_s[0]:.1f} s: {sent:,} {noun(sent, 'request')}, "
         f"{counts.get('ok', 0):,} ok, {counts.get('failed', 0):,} failed, "
         f"{counts.get('censored', 0):,} still running at cut-off; {counts.get('warmup', 0):,} "
         "outside it and not counted. Small figures: 95 % interval and samples."
