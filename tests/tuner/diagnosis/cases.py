@@ -94,3 +94,15 @@ class Slos:
 
 
 SLOS = Slos((Clause("ttft", 0.5), Clause("tpot", 0.05)))
+
+# Figures of a server that misses an SLO, by what it waits for.
+SLOW_TTFT: dict[str, float | None] = {"ttft": 2.0, "ttft_p50": 1.8, "ttft_p95": 3.0}
+QUEUE = SLOW_TTFT | {
+    "queue": 1.6, "prefill": 0.3, "e2e": 3.9, "inference": 2.25, "waiting": 12.0,
+    "waiting_mean": 12.0,
+}  # fmt: skip
+PREFILL = SLOW_TTFT | {"queue": 0.05, "prefill": 1.8, "e2e": 4.0, "inference": 3.9}
+SLOW_TPOT: dict[str, float | None] = {"tpot": 0.09, "tpot_p95": 0.2, "itl_p50": 0.08,
+                                      "itl_p99": 0.09}  # fmt: skip
+STEPS = {"underloaded": 10.0, "kv_pressure": 0.0, "seq_cap": 0.0, "token_budget": 0.0,
+         "deferred": 0.0, "other": 0.0}  # fmt: skip

@@ -10,8 +10,7 @@ from storage.sources import RecordedSource
 from storage.sources.exposition import parse_exposition
 from storage.sources.gathered import GatheredSource, GatheredStore
 from storage.sources.store import SeriesStore
-from tests.tuner.diagnosis.cases import SLOS, signals
-from tests.tuner.diagnosis.test_tree import PREFILL
+from tests.tuner.diagnosis.cases import PREFILL, SLOS, signals
 from tests.tuner.diagnosis.test_two_replicas import engine
 from tuner.diagnosis import Diagnosis, Signals, State, collect, diagnose
 from tuner.diagnosis.context import Case

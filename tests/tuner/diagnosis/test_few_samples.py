@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from storage.sources.base import Outcome
-from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals
-from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT, STEPS
+from tests.tuner.diagnosis.cases import (
+    PREFILL,
+    QUEUE,
+    SLOS,
+    SLOW_TPOT,
+    STEPS,
+    Clause,
+    Slos,
+    signals,
+)
 from tuner.diagnosis import Confidence, History, Signals, State, diagnose
 from tuner.diagnosis.registry import BREAKDOWNS, SPECS, min_samples
 from tuner.diagnosis.specs import MEAN_LEAST, SHARE_LEAST, WHY_LEAST, quantile_least
@@ -136,3 +144,32 @@ def test_one_of_a_kind_is_told_in_the_singular() -> None:
         said = [node.summary for node in diagnose(signals(**{**planted, **ones}), SLOS).nodes]
         assert any(re.search(r"\b1 (step|token|preemption|request)\b", text) for text in said)
         assert not [text for text in said if re.search(r"(?<![.,\d])1 (finished )?[a-z]+s\b", text)]
+
+
+@pytest.mark.parametrize(
+    ("key", "samples", "counted"),
+    [
+        ("2.errors", 114, "requests"),
+        ("3", 40, "requests"),
+        ("3a.seq_cap", 272, "steps"),
+        ("4", 900, "gaps"),
+        ("5", 114, "requests"),  # gauges of one replica: what finished meanwhile
+        ("5.seq_cap", 114, "requests"),
+        ("6", 114, "requests"),
+        ("0", 0, ""),
+    ],
+)
+def test_a_node_says_what_its_samples_are(key: str, samples: int, counted: str) -> None:
+    look = signals(
+        finished=113.6, waiting=9.0, ttft_p95=3.0, itl_p95=0.9, config={"max_num_seqs": "8"},
+        breakdowns={"finished_by": {"stop": 113.6, "error": 0.0},
+                    "binding": {"seq_cap": 271.7, "other": 0.0}},
+    )  # fmt: skip
+    seen = {"ttft_p95": 40, "itl_p95": 900, "running": 1, "waiting": 1, "kv_usage": 1}
+    counts = {name: replace(look.readings[name], samples=n) for name, n in seen.items()}
+    slos = Slos((Clause("ttft", 0.5), Clause("itl", 0.05)))
+    found = diagnose(replace(look, readings={**look.readings, **counts}), slos)
+    node = found.node(key)
+    assert (node.samples, node.counted) == (samples, counted)
+    if key == "2.errors":
+        assert "0 of 114 requests" in node.summary

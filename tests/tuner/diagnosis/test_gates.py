@@ -9,8 +9,7 @@ import pytest
 
 from storage.sources import RecordedSource
 from storage.sources.base import Outcome
-from tests.tuner.diagnosis.cases import NOW_S, SLOS, Clause, Slos, signals, without
-from tests.tuner.diagnosis.test_tree import QUEUE
+from tests.tuner.diagnosis.cases import NOW_S, QUEUE, SLOS, Clause, Slos, signals, without
 from tuner.diagnosis import Confidence, Diagnosis, History, Signals, State, collect, diagnose
 
 NOBODY = {"running": 0.0, "running_mean": 0.0, "waiting": 0.0, "running_share": 0.0}
@@ -163,3 +162,20 @@ def test_a_throughput_whose_counter_is_not_exported_cannot_be_told(metric: str, 
     assert diagnose(signals(**busy), slos).node("5").state is State.WARNING
     node = diagnose(without(signals(**busy), name), slos).node("5")
     assert (node.state, node.missing) == (State.CANT_TELL, (f"vllm:{name}",))
+
+
+@pytest.mark.parametrize(
+    ("window_s", "standing", "stepping"),
+    [
+        (5.0, State.CANT_TELL, State.CANT_TELL),
+        (20.0, State.WARNING, State.OK),  # a long prompt, read in many steps
+        (60.0, State.CRITICAL, State.CRITICAL),
+    ],
+)
+def test_silence_is_a_stall_only_after_a_while(
+    window_s: float, standing: State, stepping: State
+) -> None:
+    silent = replace(signals(generated=0.0, prompted=0.0, finished=0.0), window_s=window_s)
+    assert diagnose(silent, SLOS).node("1").state is stepping
+    silent = without(silent, "step_tokens", outcome=Outcome.NO_TRAFFIC)
+    assert diagnose(silent, SLOS).node("1").state is standing

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storage.sources import RecordedSource
-from tests.tuner.diagnosis.cases import SLOS, reading, signals
-from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT
+from tests.tuner.diagnosis.cases import PREFILL, QUEUE, SLOS, SLOW_TPOT, reading, signals
 from tuner.diagnosis import Confidence, Diagnosis, History, State, collect, diagnose
 from tuner.diagnosis.levers import FEWER_SEQS, MORE_KV, here
 from tuner.diagnosis.server_info import of_vllm

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from storage.sources import RecordedSource
-from tests.tuner.diagnosis.cases import SLOS, reading, signals
-from tests.tuner.diagnosis.test_tree import QUEUE, STEPS
+from tests.tuner.diagnosis.cases import QUEUE, SLOS, STEPS, reading, signals
 from tuner.diagnosis import Diagnosis, Signals, State, collect, diagnose
 
 BUSY = {"idle_s": 0.5, "waiting_growing_s": 400.0}

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tuner.diagnosis.cases import signals
-from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT, STEPS
+from tests.tuner.diagnosis.cases import PREFILL, QUEUE, SLOW_TPOT, STEPS, signals
 from tuner.diagnosis import Diagnosis, Signals, State, diagnose
 from tuner.slo import parse_slos
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tuner.diagnosis.cases import SLOS, signals
-from tests.tuner.diagnosis.test_tree import STEPS
+from tests.tuner.diagnosis.cases import SLOS, STEPS, signals
 from tuner.diagnosis import History, diagnose
 
 TOKENIZING = {

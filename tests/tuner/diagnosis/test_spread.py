@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals
+from tests.tuner.diagnosis.cases import PREFILL, QUEUE, SLOS, SLOW_TPOT, Clause, Slos, signals
 from tests.tuner.diagnosis.test_inferred import STEADY
-from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT
 from tuner.diagnosis import Confidence, Diagnosis, History, Signals, State, diagnose
 
 Bound = Literal["", "≥", "≤"]

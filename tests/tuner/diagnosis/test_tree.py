@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from storage.sources.base import Outcome
-from tests.tuner.diagnosis.cases import SLOS, Clause, Slos, signals, without
-from tuner.diagnosis import Confidence, Diagnosis, History, State, diagnose
-from tuner.diagnosis.trend import growing_s
-
-SLOW_TTFT: dict[str, float | None] = {"ttft": 2.0, "ttft_p50": 1.8, "ttft_p95": 3.0}
-QUEUE = SLOW_TTFT | {
-    "queue": 1.6, "prefill": 0.3, "e2e": 3.9, "inference": 2.25, "waiting": 12.0,
-    "waiting_mean": 12.0,
-}  # fmt: skip
-PREFILL = SLOW_TTFT | {"queue": 0.05, "prefill": 1.8, "e2e": 4.0, "inference": 3.9}
-SLOW_TPOT: dict[str, float | None] = {"tpot": 0.09, "tpot_p95": 0.2, "itl_p50": 0.08,
-                                      "itl_p99": 0.09}  # fmt: skip
-STEPS = {"underloaded": 10.0, "kv_pressure": 0.0, "seq_cap": 0.0, "token_budget": 0.0,
-         "deferred": 0.0, "other": 0.0}  # fmt: skip
+from tests.tuner.diagnosis.cases import (
+    PREFILL,
+    QUEUE,
+    SLOS,
+    SLOW_TPOT,
+    SLOW_TTFT,
+    STEPS,
+    Clause,
+    Slos,
+    signals,
+    without,
+)
+from tuner.diagnosis import Diagnosis, State, diagnose
 
 PLANTED: list[tuple[str, dict[str, Any]]] = [
     ("0", {"age_s": 60.0}),
@@ -111,23 +109,6 @@ def test_stall_explains_what_comes_after_it() -> None:
     assert diagnosis.node("3").symptom_of == "1"
 
 
-@pytest.mark.parametrize(
-    ("window_s", "standing", "stepping"),
-    [
-        (5.0, State.CANT_TELL, State.CANT_TELL),
-        (20.0, State.WARNING, State.OK),  # a long prompt, read in many steps
-        (60.0, State.CRITICAL, State.CRITICAL),
-    ],
-)
-def test_silence_is_a_stall_only_after_a_while(
-    window_s: float, standing: State, stepping: State
-) -> None:
-    silent = replace(signals(generated=0.0, prompted=0.0, finished=0.0), window_s=window_s)
-    assert diagnose(silent, SLOS).node("1").state is stepping
-    silent = without(silent, "step_tokens", outcome=Outcome.NO_TRAFFIC)
-    assert diagnose(silent, SLOS).node("1").state is standing
-
-
 def test_what_will_not_help_is_said() -> None:
     node = diagnose(signals(**QUEUE | {"kv_usage": 0.99}), SLOS).node("3a.kv")
     assert "max_num_seqs" in node.will_not_help[0]
@@ -212,61 +193,6 @@ def test_throughput_slo() -> None:
     assert diagnose(signals(), slos).node("5").state is State.OK  # load-limited
 
 
-def test_fires_after_two_evaluations_and_clears_after_three_with_margin() -> None:
-    history = History()
-    states = []
-    for events in (6.0, 6.0, 0.95, 0.0, 0.0, 0.0):
-        finished = 600.0 if events == 0.95 else 100.0
-        look = signals(preemptions=events, finished=finished)
-        states.append(diagnose(look, SLOS, history).node("6").state.firing)
-    assert states == [False, True, True, True, False, False]
-
-
-def test_clearing_takes_a_margin() -> None:
-    history = History()
-    high = signals(**SLOW_TPOT)
-    for _ in range(2):
-        diagnose(high, SLOS, history)
-    for _ in range(5):  # just under the bound: met, but without margin
-        node = diagnose(signals(tpot_p95=0.049), SLOS, history).node("4")
-        assert node.state is State.WARNING
-    for _ in range(3):
-        node = diagnose(signals(tpot_p95=0.03), SLOS, history).node("4")
-    assert node.state is State.OK
-
-
-def test_first_sight_is_pending() -> None:
-    node = diagnose(signals(preemptions=6.0), SLOS, History()).node("6")
-    assert (node.state, node.pending) == (State.OK, True)
-
-
-def test_confidence_grows_with_evaluations_and_falls_with_few_requests() -> None:
-    history = History()
-    look = signals(preemptions=20.0)
-    found = [diagnose(look, SLOS, history).node("6").confidence for _ in range(3)]
-    assert found == [None, Confidence.LIKELY, Confidence.HIGH]
-    assert diagnose(look, SLOS).node("6").confidence is Confidence.LIKELY
-    few = signals(preemptions=3.0, finished=5.0)
-    assert diagnose(few, SLOS).node("6").confidence is Confidence.POSSIBLE
-
-
-@pytest.mark.parametrize(
-    ("bucket", "confidence"),
-    [((0.5, 1.0), Confidence.HIGH), ((0.25, 1.0), Confidence.LIKELY), (None, Confidence.HIGH)],
-)
-def test_a_quantile_in_the_slos_own_bucket_is_no_certainty(
-    bucket: tuple[float, float] | None, confidence: Confidence
-) -> None:
-    """0.9 s, interpolated: where the bucket begins below the bound, so may the quantile."""
-    look = signals(ttft_p95=0.9)
-    within = replace(look["ttft_p95"], bucket=bucket)
-    look = replace(look, readings={**look.readings, "ttft_p95": within})
-    history = History()
-    found = [diagnose(look, SLOS, history).node("3") for _ in range(3)]
-    assert found[-1].firing
-    assert found[-1].confidence is confidence
-
-
 def test_a_queue_that_nothing_explains_is_not_explained() -> None:
     """Equal prompts, one replica, no limit reached: no router, no pool is proposed."""
     diagnosis = diagnose(signals(**QUEUE), SLOS)
@@ -280,37 +206,6 @@ def test_one_request_is_no_queue_worth_a_router() -> None:
     planted = QUEUE | {"prompt_tokens_p99": 9000.0, "finished": 1.0}
     node = diagnose(signals(**planted), SLOS).node("3a.other")
     assert (node.state, node.levers) == (State.CANT_TELL, ())
-
-
-FIXED = {"stop": 0.0, "length": 100.0}
-
-
-@pytest.mark.parametrize(
-    ("ended", "asked", "answered", "state"),
-    [
-        (FIXED, 64.0, 64.0, State.OK),  # a bench's fixed output length
-        (FIXED, 64.0, 40.0, State.WARNING),  # cut before the clients' own limit
-        (FIXED, None, 40.0, State.CANT_TELL),  # the limits are not exported
-        ({"stop": 70.0, "length": 30.0}, 64.0, 64.0, State.WARNING),  # a limit too low for some
-        ({"length": 60.0, "abort": 40.0}, 64.0, 45.0, State.OK),  # some gave up
-        ({"length": 60.0, "abort": 40.0}, 64.0, 30.0, State.WARNING),  # cut before their own
-    ],
-)
-def test_answers_that_end_at_their_own_limit_are_no_fault(
-    ended: dict[str, float], asked: float | None, answered: float, state: State
-) -> None:
-    look = signals(breakdowns={"finished_by": ended}, asked_tokens=asked, answer_tokens=answered)
-    node = diagnose(look, SLOS).node("2.length")
-    assert node.state is state
-    assert bool(node.levers) == state.firing
-
-
-def test_answers_without_any_limit_are_cut_by_the_context() -> None:
-    look = signals(breakdowns={"finished_by": FIXED}, answer_tokens=64.0)
-    look = without(look, "asked_tokens", outcome=Outcome.NO_TRAFFIC)
-    node = diagnose(look, SLOS).node("2.length")
-    assert node.state is State.WARNING
-    assert "max_model_len" in node.summary
 
 
 def test_a_late_or_busy_server_is_not_merely_waiting_for_load() -> None:
@@ -349,50 +244,6 @@ def test_no_firing_node_contradicts_the_threshold_it_shows() -> None:
                 }[node.comparison], node  # fmt: skip
 
 
-KIND_S = {"prefill": 10.0, "decode": 10.0, "mixed": 0.0}
-KIND_FLOPS = {"prefill": 6e13, "decode": 1e11, "mixed": 0.0}
-KIND_BYTES = {"prefill": 1e10, "decode": 1.5e11, "mixed": 0.0}
-BY_KIND = {"kind_s": KIND_S, "kind_flops": KIND_FLOPS, "kind_bytes": KIND_BYTES}
-
-
-def test_roofline_by_kind_of_step() -> None:
-    """Peaks 1e13 FLOP/s and 2e10 B/s: prefill lies right of the ridge, decode left of it; idle
-    time of the window takes nothing off."""
-    slow = diagnose(signals(**PREFILL, breakdowns=BY_KIND), SLOS)
-    node = slow.node("3b.compute")
-    assert node.value == pytest.approx(0.6)
-    found = dict(node.evidence)
-    assert found["prefill steps"].startswith("MFU 60%, MBU 5%, 6e+03 FLOP/B")
-    assert found["prefill steps"].endswith("under the arithmetic roof")
-    assert found["decode steps"].endswith("under the memory roof")
-    assert slow.causes[0].key == "3b.compute"
-    late = diagnose(signals(**SLOW_TPOT, breakdowns=BY_KIND), SLOS)
-    assert late.node("4.bandwidth").value == pytest.approx(0.75)
-    assert late.causes[0].key == "4.bandwidth"
-
-
-def test_more_than_the_peak_is_not_concluded_from() -> None:
-    diagnosis = diagnose(signals(**PREFILL | SLOW_TPOT, flops=3e13, read_bytes=9e10), SLOS)
-    for key in ("3b.compute", "4.bandwidth"):
-        node = diagnosis.node(key)
-        assert node.state is State.CANT_TELL
-        assert "too low" in node.summary
-
-
-def test_a_full_bus_is_not_why_only_some_gaps_are_long() -> None:
-    planted = SLOW_TPOT | {"itl_p50": 0.02, "itl_p99": 0.3, "step_tokens_p99": 500.0}
-    diagnosis = diagnose(signals(**planted, read_bytes=1.6e10), SLOS)
-    assert [cause.key for cause in diagnosis.causes] == ["4.interference"]
-    assert "median gap of 20 ms is within" in diagnosis.node("4.bandwidth").summary
-
-
-def test_a_peak_of_0_is_not_known() -> None:
-    planted = PREFILL | {"peak_flops": 0.0, "peak_bytes": 0.0}
-    node = diagnose(signals(**planted, breakdowns=BY_KIND), SLOS).node("3b.compute")
-    assert node.state is State.CANT_TELL
-    assert "--peak" in node.how_to_get
-
-
 @pytest.mark.parametrize("up", [True, False])
 def test_json_round_trip(up: bool) -> None:
     diagnosis = diagnose(signals(**QUEUE | {"kv_usage": 0.99, "preemptions": 4.0}, up=up), SLOS)
@@ -414,20 +265,6 @@ def test_parents_come_before_their_leaves() -> None:
         seen.add(node.key)
 
 
-@pytest.mark.parametrize(
-    ("every_s", "queue", "grown_s"),
-    [
-        (10.0, [0.0, 1.0, 2.0], 10.0),  # three samples: the rise is known from the second on
-        (1.0, [float(i) for i in range(101)], 90.0),
-        (1.0, [5.0] * 50 + [float(i) for i in range(51)], 40.0),
-        (1.0, [float(i) for i in range(100)] + [0.0] * 11, 0.0),
-    ],
-)
-def test_how_long_a_queue_has_grown(every_s: float, queue: list[float], grown_s: float) -> None:
-    points = [(i * every_s, value) for i, value in enumerate(queue)]
-    assert growing_s(points) == pytest.approx(grown_s)
-
-
 def test_a_cap_turned_below_what_ran_says_which_is_of_when() -> None:
     """The window still holds the time under the greater cap."""
     look = signals(running=1.0, running_mean=2.4, waiting=9.0, config={"max_num_seqs": "1"})
@@ -436,32 +273,3 @@ def test_a_cap_turned_below_what_ran_says_which_is_of_when() -> None:
         .node("5.seq_cap")
         .summary.startswith("2.4 ran in the window, the cap is now 1, 9.0 wait")
     )
-
-
-@pytest.mark.parametrize(
-    ("key", "samples", "counted"),
-    [
-        ("2.errors", 114, "requests"),
-        ("3", 40, "requests"),
-        ("3a.seq_cap", 272, "steps"),
-        ("4", 900, "gaps"),
-        ("5", 114, "requests"),  # gauges of one replica: what finished meanwhile
-        ("5.seq_cap", 114, "requests"),
-        ("6", 114, "requests"),
-        ("0", 0, ""),
-    ],
-)
-def test_a_node_says_what_its_samples_are(key: str, samples: int, counted: str) -> None:
-    look = signals(
-        finished=113.6, waiting=9.0, ttft_p95=3.0, itl_p95=0.9, config={"max_num_seqs": "8"},
-        breakdowns={"finished_by": {"stop": 113.6, "error": 0.0},
-                    "binding": {"seq_cap": 271.7, "other": 0.0}},
-    )  # fmt: skip
-    seen = {"ttft_p95": 40, "itl_p95": 900, "running": 1, "waiting": 1, "kv_usage": 1}
-    counts = {name: replace(look.readings[name], samples=n) for name, n in seen.items()}
-    slos = Slos((Clause("ttft", 0.5), Clause("itl", 0.05)))
-    found = diagnose(replace(look, readings={**look.readings, **counts}), slos)
-    node = found.node(key)
-    assert (node.samples, node.counted) == (samples, counted)
-    if key == "2.errors":
-        assert "0 of 114 requests" in node.summary

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from storage.sources import RecordedSource
-from tests.tuner.diagnosis.cases import SLOS, signals
+from tests.tuner.diagnosis.cases import PREFILL, QUEUE, SLOS, SLOW_TPOT, signals
 from tests.tuner.diagnosis.test_inferred import POOL, STEADY
-from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE, SLOW_TPOT
 from tuner.diagnosis import Diagnosis, Signals, State, collect, diagnose
 from tuner.diagnosis.context import Case
 from tuner.diagnosis.roofline import mbu, mfu

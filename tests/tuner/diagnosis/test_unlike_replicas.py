@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.tuner.diagnosis.cases import SLOS, signals
+from tests.tuner.diagnosis.cases import PREFILL, QUEUE, SLOS, signals
 from tests.tuner.diagnosis.test_replicas import LOADED, RUNNING
-from tests.tuner.diagnosis.test_tree import PREFILL, QUEUE
 from tests.tuner.diagnosis.test_two_replicas import engine
 from tests.tuner.diagnosis.test_two_replicas import look as looked
 from tuner.diagnosis import Diagnosis, Signals, State, diagnose

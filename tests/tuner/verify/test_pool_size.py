@@ -10,8 +10,7 @@ import pytest
 from engine.knobs import REPLACING
 from tests.storage.sources.serving import serving
 from tests.tuner.cli.running import tuner
-from tests.tuner.diagnosis.cases import SLOS, signals
-from tests.tuner.diagnosis.test_tree import QUEUE
+from tests.tuner.diagnosis.cases import QUEUE, SLOS, signals
 from tests.tuner.fake_engine import program
 from tuner.cli.sweep_plan import advise
 from tuner.diagnosis import Diagnosis, diagnose
