@@ -55,6 +55,11 @@ class PrefillStats:
     num_prompt_tokens: int
     num_cached_tokens: int
 
+    @classmethod
+    def of(cls, sequence: Sequence, now_s: float) -> PrefillStats:
+        ttft_s = now_s - sequence.arrival_s
+        return cls(ttft_s, sequence.num_prompt_tokens, sequence.num_cached_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedStats:

@@ -276,13 +276,7 @@ class Scheduler:
         sequence.token_ids.append(token_id)
         if sequence.first_token_s is None:
             sequence.first_token_s = now_s
-            self._seen.prefilled.append(
-                PrefillStats(
-                    ttft_s=now_s - sequence.arrival_s,
-                    num_prompt_tokens=sequence.num_prompt_tokens,
-                    num_cached_tokens=sequence.num_cached_tokens,
-                )
-            )
+            self._seen.prefilled.append(PrefillStats.of(sequence, now_s))
         else:
             assert sequence.last_token_s is not None
             self._seen.itl_s.append(now_s - sequence.last_token_s)

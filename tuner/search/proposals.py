@@ -131,14 +131,10 @@ class Proposer:
             if worker == self._worker or self._alive(worker):
                 continue
             stored = by_number.get(asked.user_attrs.get("asked", asked.number))
-            if (
-                stored is not None
-                and is_complete(self._goal, stored)
-                and (stored.config == self._decoded(asked))
-            ):
+            begun = stored is not None and stored.config == self._decoded(asked)
+            if stored is not None and begun and is_complete(self._goal, stored):
                 self._tell(asked.number, stored)
             else:
-                begun = stored is not None and stored.config == self._decoded(asked)
                 self._ask_again(asked, begun=begun)
 
     def recover(self, trials: Sequence[Trial]) -> None:
