@@ -96,9 +96,8 @@ def run(args: argparse.Namespace) -> int:
     from tuner.cli.run_optimize import run_optimize
 
     if args.html is not None:
-        check_output(
-            "--html", args.html, args.database, [args.quality]
-        )  # before the study, not after it
+        # before the study, not after it
+        check_output("--html", args.html, args.database, [args.quality])
     ended = run_optimize(args)
     if args.html is not None:
         report_to(args.html, args.database, ended.study)

@@ -64,17 +64,17 @@ def write_whole(path: Path, write_to: Callable[[Path], object]) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _try_to_make(part: Path) -> None:
-    if not part.exists():  # else somebody writes it now
-        part.touch()
-        part.unlink()
-
-
 def write_text(path: Path, text: str) -> None:
     """Raises UserError."""
     write_whole(
         path, lambda part: part.write_text(text, encoding="utf-8", errors="backslashreplace")
     )
+
+
+def _try_to_make(part: Path) -> None:
+    if not part.exists():  # else somebody writes it now
+        part.touch()
+        part.unlink()
 
 
 def _part_of(path: Path) -> Path:

@@ -81,7 +81,8 @@ def is_sweep(study: Study) -> bool:
 
 def is_verification(study: Study) -> bool:
     """Whether `tuner verify` made it: its own row tells."""
-    return "pairs" in (study.budget or {})
+    command = (study.command or "").split()
+    return "pairs" in (study.budget or {}) or command[1:2] == ["verify"]
 
 
 def kind_of(stored: StoredStudy) -> Kind:
@@ -92,7 +93,7 @@ def kind_of(stored: StoredStudy) -> Kind:
     if is_sweep(study):
         return "sweep"
     own = any(row.study_id == study.id for row in stored.verifications)
-    if own or is_verification(study) or (study.command or "").split()[1:2] == ["verify"]:
+    if own or is_verification(study):
         return "verification"
     raise UserError(
         f"study {study.name} is of none of `tuner optimize`, `sweep` and `verify`, or of an older "

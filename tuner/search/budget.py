@@ -29,7 +29,10 @@ DRAIN_S = 1.5
 """About what the end of a measurement takes: last answers, scraping, storing."""
 
 BASELINES = 2
-MIN_TRIALS, MOST_DIGITS = 5, 9
+MIN_TRIALS = 5
+MAX_TRIAL_DIGITS = 9
+"""Of a count of trials: no study has a billion."""
+
 CONFIRM_SHARE = 0.56
 """Of what the baselines leave; what the search saves by ending trials early comes on top."""
 
@@ -88,7 +91,7 @@ class Plan:
 def parse_budget(text: str) -> Budget:
     """`5m`, `90s`, `20 trials`. Raises UserError."""
     if found := _TRIALS.match(text):
-        if len(found.group(1)) > MOST_DIGITS:
+        if len(found.group(1)) > MAX_TRIAL_DIGITS:
             raise UserError(
                 f"--budget {shortened(text)!r}: no study has so many trials; write for "
                 'example "200 trials"'
@@ -133,7 +136,8 @@ def plan(
 
 
 def _fitted_s(left_s: float, warmup_s: float, loads: int, change_s: float) -> float:
-    """The window. It is worth its restart: as long, up to the default."""
+    """The window's length: what fits, but no shorter than the change of settings that it follows,
+    up to the default."""
     fitting_s = (left_s / SLOTS - change_s) / loads - warmup_s - DRAIN_S
     if fitting_s < USUAL_WINDOW_S:
         fitting_s = (left_s / FEW_SLOTS - change_s) / loads - warmup_s - DRAIN_S

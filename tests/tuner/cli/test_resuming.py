@@ -31,6 +31,7 @@ def made(path: Path, **fields: object) -> Study:
         ),
         ("optimize", {"space": {"axes": ["x"]}, "budget": {"pairs": 3}}, "is a verification"),
         ("sweep", {"space": {"axes": ["x"]}, "budget": {"pairs": 3}}, "is a verification"),
+        ("sweep", {"command": "tuner verify --knob chunk_size=512"}, "is a verification"),
         (
             "sweep",
             {"space": {"axes": [], "objectives": ["maximize output_tps"]}, "budget": {}},
