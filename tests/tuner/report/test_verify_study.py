@@ -90,6 +90,7 @@ def test_one_that_was_stopped_shows_its_pairs_so_far(tmp_path: Path) -> None:
     assert "1 interleaved pair, no interval" in text
     assert "no prediction: none is stored" in text
     assert "Undecided: " in text
+    assert '<span class="pill inconclusive big">? undecided</span>' in page_of(report)
     assert report.proof is not None
     assert report.proof.proposal.node == "4.interference"
     whole(page_of(report), charts=page_of(report).count("<svg"))

@@ -41,7 +41,7 @@ from tuner.targets.base import config_text
 
 BADGES = {
     "holds": ("pass", "✔ holds"), "refuted": ("inconclusive", "refuted"),
-    "harmful": ("fail", "✘ harmful"), "undecided": ("", "? undecided"),
+    "harmful": ("fail", "✘ harmful"), "undecided": ("inconclusive", "? undecided"),
 }  # fmt: skip
 RATIOS = (
     "After / before over the same pairs, with its interval; the mark's line is 1, no difference. "
