@@ -22,8 +22,8 @@ from storage import Database, StorageError, open_database
 from storage.location import parse
 from storage.sources import open_source
 from storage.sources.base import MetricSource, Reading
-from tuner.diagnosis.client_side import clients_readings
-from tuner.diagnosis.server_info import servers_info
+from tuner.diagnosis.client_side import pooled_client_readings
+from tuner.diagnosis.server_info import info_by_instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _evaluator(settings: Settings, _source: MetricSource) -> Evaluator:
         target=settings.target,
         slos=settings.slos,
         settings=dict(settings.knobs),
-        servers_info=partial(servers_info, urls),
+        info_by_instance=partial(info_by_instance, urls),
         client=partial(_client_side, urls) if urls else dict,
     )
 
@@ -91,7 +91,7 @@ def _client_side(urls: Sequence[str]) -> dict[str, Reading]:
     if isinstance(opened, Unavailable):
         return {}
     try:
-        return clients_readings(opened, urls, time.time())
+        return pooled_client_readings(opened, urls, time.time())
     except StorageError:
         return {}
 

@@ -21,8 +21,8 @@ WINDOW_S = 60.0
 
 
 class Evaluator:
-    """Thread-safe. servers_info gives what each server tells of itself, by instance, settings
-    what they do not, by knob name; client what a kept run's clients saw."""
+    """Thread-safe. info_by_instance gives what each server tells of itself, settings what they do
+    not, by knob name; client what a kept run's clients saw."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Evaluator:
         target: str,
         slos: Sequence[str] = (),
         settings: Mapping[str, str] | None = None,
-        servers_info: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
+        info_by_instance: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
         client: Callable[[], Mapping[str, Reading]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -39,7 +39,7 @@ class Evaluator:
         self._target = target
         self._slos = parse_slos(slos)
         self._settings = dict(settings or {})
-        self._servers_info = servers_info
+        self._info_by_instance = info_by_instance
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
@@ -62,8 +62,8 @@ class Evaluator:
         signals = collect(
             self._source,
             window_s=WINDOW_S,
-            server_info=self._settings,
-            by_instance=self._servers_info(),
+            known=self._settings,
+            info_by_instance=self._info_by_instance(),
             quantiles=asked_quantiles(self._slos.clauses),
             target=self._target,
             client=self._client(),

@@ -22,17 +22,13 @@ from storage.sources.base import (
 from tuner.diagnosis.collect_replicas import replicas
 from tuner.diagnosis.collect_settings import INFOS, KnownSettings, settings
 from tuner.diagnosis.context import Case
-from tuner.diagnosis.registry import BREAKDOWNS, SPECS, BreakdownSpec, SignalSpec
+from tuner.diagnosis.registry import SIGNALS, SignalSpec
 from tuner.diagnosis.signals import Signals
 from tuner.diagnosis.thresholds import DEFAULT
 
-_SPECS: dict[str, SignalSpec | BreakdownSpec] = {
-    **{spec.name: spec for spec in SPECS},
-    **{spec.name: spec for spec in BREAKDOWNS},
-}
 LATENCIES = ("ttft", "tpot", "itl", "e2e", "queue", "prefill")
 QUANTILES = (0.5, 0.95, 0.99)
-SETTINGS = ("running", "kv_pool_tokens", "kv_page_tokens")
+SIZES = ("running", "kv_pool_tokens", "kv_page_tokens")
 """Signals that tell how many engines there are, and how large their KV pools."""
 
 STEPS = 120
@@ -44,13 +40,13 @@ LIVE_STEP_S = 30.0
 
 def _names(signal: str) -> tuple[str, ...]:
     """The metrics that may stand for a signal, in the order they are looked for."""
-    spec = _SPECS[signal]
+    spec = SIGNALS[signal]
     return (*spec.vllm, *spec.sglang)
 
 
 def labels_of(signal: str, name: str) -> dict[str, str] | None:
     """Of the series that count where a signal is read from this metric; None where all do."""
-    spec = _SPECS[signal]
+    spec = SIGNALS[signal]
     return (spec.labels_of(name) or None) if isinstance(spec, SignalSpec) else None
 
 
@@ -269,15 +265,15 @@ def _identity(watched: Watched) -> Identity:
         "",
     )
     models = tuple(sorted(watched.breakdown("running", "model_name", None)))
-    case = _settings(watched)
+    case = _with_settings(watched)
     return Identity(
         engine, tuple(model for model in models if model), case.cap(), case.pools_tokens()
     )
 
 
-def _settings(watched: Watched) -> Case:
-    """What the engines tell of their settings, as the diagnosis reads and adds them up."""
-    names = frozenset({*INFOS, *(name for signal in SETTINGS for name in _names(signal))})
+def _with_settings(watched: Watched) -> Case:
+    """A case of the engines' settings alone, so that caps and pools add up as in the diagnosis."""
+    names = frozenset({*INFOS, *(name for signal in SIZES for name in _names(signal))})
     source = watched.source.at_once(Wanted(names, watched.source.scrape_interval_s))
     found = replicas(source, watched.resolve("running"))
     asked = source if watched.reachable else None

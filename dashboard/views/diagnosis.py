@@ -91,9 +91,7 @@ def _summary(diagnosis: Diagnosis) -> str:
         for (word, tone), count in sorted(counts.items(), key=lambda item: order.index(item[0][0]))
     )
     missing = "".join(
-        f'<div class="sub">No SLO for {markup.escape(name)}: what it would judge shows figures '
-        "alone. Give one with --slo.</div>"
-        for name in diagnosis.missing_slos
+        f'<div class="sub">{markup.escape(text)}</div>' for text in diagnosis.unjudged
     )
     target = markup.definition(
         [

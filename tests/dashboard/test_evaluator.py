@@ -30,7 +30,7 @@ def test_what_the_server_says_of_itself_is_read_anew_at_each_beat() -> None:
 
     clock = Clock()
     running = Evaluator(
-        FakeSource(), target="t", settings={"max_num_seqs": "7"}, servers_info=tell, clock=clock
+        FakeSource(), target="t", settings={"max_num_seqs": "7"}, info_by_instance=tell, clock=clock
     )
     config = running.latest().config
     assert (config["device"], config["chunk_size"], config["chunk_size_high"]) == (

@@ -188,7 +188,7 @@ def _evaluate(
 ) -> int:
     from tuner.budget.live import read_budgets
     from tuner.diagnosis import History, asked_quantiles, collect, diagnose
-    from tuner.diagnosis.server_info import servers_info
+    from tuner.diagnosis.server_info import info_by_instance
     from tuner.diagnosis.stored import store
 
     target = args.prometheus or ", ".join(args.url)
@@ -201,9 +201,9 @@ def _evaluate(
     try:
         while True:
             window_s = args.window or 60.0
-            told = servers_info(args.url or ())  # anew each time: knobs may have moved
+            told = info_by_instance(args.url or ())  # each time: knobs may have moved
             signals = collect(
-                source, window_s=window_s, server_info=settings, by_instance=told,
+                source, window_s=window_s, known=settings, info_by_instance=told,
                 quantiles=quantiles, target=target, client=_client_side(args),
             )  # fmt: skip
             diagnosis = diagnose(signals, slos, history, thresholds=thresholds)
@@ -225,19 +225,19 @@ def _client_side(args: argparse.Namespace) -> dict[str, Reading]:
         return {}
     from storage import open_database
     from storage.location import only_history
-    from tuner.diagnosis.client_side import clients_readings
+    from tuner.diagnosis.client_side import pooled_client_readings
 
     if only_history(args.database):
         return {}
     database = open_database(args.database, read_only=True)
     try:
-        return clients_readings(database, args.url, time.time())
+        return pooled_client_readings(database, args.url, time.time())
     finally:
         database.close()
 
 
 def _require_reachable(source: MetricSource, target: str, labels: Sequence[str]) -> None:
-    from tuner.diagnosis.registry import SPECS, dialect_of
+    from tuner.diagnosis.registry import SIGNALS, dialect_of
     from tuner.errors import UserError
 
     status = source.status()
@@ -248,7 +248,7 @@ def _require_reachable(source: MetricSource, target: str, labels: Sequence[str])
             f"{target} answers, but exports no slotune:, vllm: or sglang: metric; "
             "give the URL of an inference server, or a Prometheus that scrapes one"
         )
-    running = next(spec for spec in SPECS if spec.name == "running")
+    running = SIGNALS["running"]
     if labels and not any(source.gauge(name).ok for name in (*running.vllm, *running.sglang)):
         raise UserError(
             f"{target} answers, but no engine's series there has the label {', '.join(labels)}"

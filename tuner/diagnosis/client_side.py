@@ -53,7 +53,9 @@ def client_readings(database: Database, url: str, at_s: float) -> dict[str, Read
     return _of(run.records, server, f"run {newest.id}", run.began_unix_s, run.window_s[1])
 
 
-def clients_readings(database: Database, urls: Sequence[str], at_s: float) -> dict[str, Reading]:
+def pooled_client_readings(
+    database: Database, urls: Sequence[str], at_s: float
+) -> dict[str, Reading]:
     """As client_readings, over the replicas of one target: both sides' means over all requests of
     the newest load of each. A replica that no load was sent to is not in it, and is named."""
     each = {url: client_readings(database, url, at_s) for url in urls}

@@ -27,6 +27,7 @@ from tuner.diagnosis.collect_trends import (
 from tuner.diagnosis.registry import (
     BREAKDOWNS,
     LATENCIES,
+    SIGNALS,
     SPECS,
     BreakdownSpec,
     SignalSpec,
@@ -46,19 +47,14 @@ LONG = ("waiting", "prefix_queries", "prefix_hits")
 BASELINE_WINDOWS = 5
 """The hit rate "before" is that of this many windows."""
 
-_SPEC: dict[str, SignalSpec | BreakdownSpec] = {
-    **{spec.name: spec for spec in SPECS},
-    **{split.name: split for split in BREAKDOWNS},
-}
-
 
 def collect(
     source: MetricSource,
     *,
     window_s: float,
     dialect: str | None = None,
-    server_info: Mapping[str, Any] | None = None,
-    by_instance: Mapping[str, Mapping[str, Any]] | None = None,
+    known: Mapping[str, Any] | None = None,
+    info_by_instance: Mapping[str, Mapping[str, Any]] | None = None,
     quantiles: Mapping[str, Iterable[float]] | None = None,
     target: str = "",
     at_s: float | None = None,
@@ -66,10 +62,10 @@ def collect(
 ) -> Signals:
     """One look over the last window_s: no shorter than four scrapes, no longer than was watched.
 
-    server_info is the engine's own `/server_info`; by_instance those of several;
-    quantiles adds quantiles of latencies by name ({"ttft": [0.9]}), as SLOs need them; at_s is the
-    evaluation's Unix time; client what clients saw. Never raises for bad data: an
-    unreachable source gives signals whose readings all say so.
+    known: settings of all engines, as a person or the one server's `/server_info` tells them;
+    info_by_instance: each server's own. quantiles adds quantiles of latencies by name
+    ({"ttft": [0.9]}), as SLOs need them; at_s is the evaluation's Unix time; client what clients
+    saw. Never raises for bad data: an unreachable source gives signals whose readings all say so.
     """
     look = _Look(
         source.at_once(_wanted(window_s)), window_s, dialect, time.time() if at_s is None else at_s
@@ -81,8 +77,10 @@ def collect(
     found = replicas(look.source, look.named("running"))
     breakdowns |= by_replica(look.source, look.window_s, look.at_s, look.named, found)
     breakdowns |= look.started_anew(readings[OLDEST_START])
-    known = KnownSettings(server_info or {}, by_instance or {})
-    config, each = settings(look.source if look.status.up else None, look.named, found, known)
+    config, each = settings(
+        look.source if look.status.up else None, look.named, found,
+        KnownSettings(known or {}, info_by_instance or {}),
+    )  # fmt: skip
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
         config=config, models=look.models(), each=each,
@@ -206,11 +204,10 @@ class _Look:
         return {STARTED_ANEW: {k: r for k, r in parts.items() if k and (r.value or 0.0) > since_s}}
 
     def _course(self, signal: str, span_s: float) -> Course | None:
-        spec = next(spec for spec in SPECS if spec.name == signal)
-        name = self.resolve(spec)
+        name = self.named(signal)
         if name is None:
             return None
-        plausible = partial(_plausible, spec)
+        plausible = partial(_plausible, SIGNALS[signal])
         return course(self.source, name, FOLDED[signal], span_s, self.at_s, plausible)
 
     def before(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
@@ -231,11 +228,10 @@ class _Look:
 
     def named(self, signal: str) -> str | None:
         """The exported name of a signal of the registry."""
-        return self.resolve(_SPEC[signal])
+        return self.resolve(SIGNALS[signal])
 
     def models(self) -> tuple[str, ...]:
-        spec = next(spec for spec in SPECS if spec.name == "running")
-        name = self.resolve(spec)
+        name = self.named("running")
         if name is None:
             return ()
         return tuple(sorted(m for m in self.source.breakdown(name, "model_name") if m))
@@ -262,6 +258,7 @@ def _greatest(parts: Mapping[str, Reading], name: str, window_s: float) -> Readi
     return replace(most, value=(most.value or 0.0) / most.window_s, query=query)
 
 
-def _plausible(spec: SignalSpec, value: float) -> bool:
+def _plausible(spec: SignalSpec | BreakdownSpec, value: float) -> bool:
     """A gauge of a share lies between 0 and 1, as far as floats do."""
-    return not (spec.unit == "share" and spec.kind == "gauge_max") or -0.01 <= value <= 1.01
+    gauge = isinstance(spec, SignalSpec) and spec.kind == "gauge_max"
+    return not (gauge and spec.unit == "share") or -0.01 <= value <= 1.01

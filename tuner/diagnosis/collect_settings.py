@@ -28,8 +28,8 @@ Settings = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KnownSettings:
-    """What is known beside the metrics. everywhere: of all engines; by_instance: what several
-    servers say of themselves, {} of one that does not, by the `instance` of their series."""
+    """What is known beside the metrics. everywhere: of all engines; by_instance: what each server
+    says of itself, {} where it does not, by the `instance` of its series."""
 
     everywhere: Mapping[str, Any]
     by_instance: Mapping[str, Mapping[str, Any]]

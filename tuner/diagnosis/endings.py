@@ -60,7 +60,7 @@ def _rejections(case: Case) -> Check:
 
 def _aborts_alone(case: Case) -> Check | None:
     """2.aborts of an engine that counts them and no other reason (SGLang); None where it counts
-    none. Whether they are among the finished ones it does not tell: the share is one at least."""
+    none. Whether they are among the finished ones is not told: the share may be greater."""
     aborted, finished = case.s.value("aborted"), case.s.value("finished")
     if aborted is None or finished is None:
         return None
@@ -70,7 +70,7 @@ def _aborts_alone(case: Case) -> Check | None:
         return frame.not_applicable(case, "no request ended in the window")
     return frame.judge(
         case, lambda: aborted / (aborted + finished), case.t("abort_share_warning"),
-        says=lambda share: f"{share:.1%} at least ({aborted:.0f} aborted, {finished:.0f} finished)",
+        says=lambda share: f"{share:.1%} or more ({aborted:.0f} aborted, {finished:.0f} finished)",
     )  # fmt: skip
 
 

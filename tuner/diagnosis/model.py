@@ -134,6 +134,15 @@ class Diagnosis:
         return tuple(sorted(leaves, key=lambda n: (n.key == "2.length", n.state is not critical)))
 
     @property
+    def unjudged(self) -> tuple[str, ...]:
+        """A sentence for each missing SLO."""
+        return tuple(
+            f"No SLO for {name}: the nodes that need one show figures and no verdict. "
+            "Give one with --slo."
+            for name in self.missing_slos
+        )
+
+    @property
     def symptoms(self) -> tuple[NodeResult, ...]:
         return tuple(node for node in self.nodes if node.firing and node.symptom_of)
 

@@ -18,8 +18,8 @@ from tuner.diagnosis.specs import (
 )
 
 __all__ = [
-    "BREAKDOWNS", "DIALECTS", "LATENCIES", "QUANTILES", "SPECS", "BreakdownSpec", "Dialect",
-    "SignalSpec", "dialect_of", "how_to_get", "latency_specs", "min_samples", "observed",
+    "BREAKDOWNS", "DIALECTS", "LATENCIES", "QUANTILES", "SIGNALS", "SPECS", "BreakdownSpec",
+    "Dialect", "SignalSpec", "dialect_of", "how_to_get", "latency_specs", "min_samples", "observed",
     "quantile_name",
 ]  # fmt: skip
 
@@ -235,6 +235,12 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
         how_to_get="only slotune's engine times its phases",
     ),
 )  # fmt: skip
+
+SIGNALS: Mapping[str, SignalSpec | BreakdownSpec] = {
+    **{spec.name: spec for spec in SPECS},
+    **{split.name: split for split in BREAKDOWNS},
+}
+"""Signals and breakdowns by name."""
 
 _CLIENT = "run `tuner bench URL` from where the clients are, and name its --database here"
 _HOW_TO_GET = (

@@ -51,8 +51,7 @@ def _head(diagnosis: Diagnosis) -> Iterator[str]:
     yield from textwrap.wrap(shown(diagnosis.headline), WIDTH)
     if diagnosis.traffic == "no_traffic":
         yield "Ask again while requests run, for example beside `tuner bench URL` in another shell."
-    for name in diagnosis.missing_slos:
-        yield f"No SLO for {name}: its node shows figures and judges nothing (add --slo)."
+    yield from diagnosis.unjudged
     yield ""
 
 

@@ -1,8 +1,8 @@
 """Node 7: replicas that do not share the load, and which of them is to blame for what.
 
 Invariant: a leaf fires only where another replica is known to have room: a reading that is missing
-is not a 0. Then what all of them together seem to
-suffer from (a queue, a cap, preemptions) is that one replica's, and a symptom (settle.py).
+is not a 0. Then what all of them together seem to suffer from (a queue, a cap, preemptions) is that
+one replica's, and a symptom (settle.py).
 """
 
 from __future__ import annotations

@@ -11,8 +11,14 @@ from dataclasses import dataclass, replace
 from tuner.diagnosis import levers
 from tuner.diagnosis.context import LOOK_AT_ONE, Case, Check, Frame
 from tuner.diagnosis.peaks import peak, peaks, unlike
+from tuner.diagnosis.registry import how_to_get
 
-_HOW_PEAK = "give the device's peak: --peak flops=9.9e14,bandwidth=3.3e12, of its data sheet"
+_DEVICE_SHARE = (
+    ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
+    "use slotune's engine, or let dcgm-exporter be scraped",
+)
+"""What is missing where the device's share of the time is not known, and how to get it."""
+
 PREFILL = ("prefill", "mixed")
 DECODE = ("decode",)
 KINDS = ("prefill", "mixed", "decode")
@@ -190,14 +196,17 @@ def _no_share(case: Case, frame: Frame, unit: str, kind: str) -> Check:
     if unlike(case):
         why = f"the devices' peak {unit} differ, and what each one does is not told"
         return frame.cant_tell(case, why, ("each replica's own work",), LOOK_AT_ONE)
-    why = f"the device's peak {unit} is not known"
-    return frame.cant_tell(case, why, (f"device_peak{{kind={kind}}}",), _HOW_PEAK)
+    return _peak_needed(case, frame, kind, f"the device's peak {unit} is not known")
 
 
 def _over_the_roof(case: Case, frame: Frame, share: float, unit: str, kind: str) -> Check:
     """More than the device's peak cannot be: the peak is wrong, so nothing is concluded."""
     why = f"{share:.0%} of the device's peak {unit}: that peak is told too low"
-    return frame.cant_tell(case, why, (f"device_peak{{kind={kind}}}",), _HOW_PEAK)
+    return _peak_needed(case, frame, kind, why)
+
+
+def _peak_needed(case: Case, frame: Frame, kind: str, why: str) -> Check:
+    return frame.cant_tell(case, why, (f"device_peak{{kind={kind}}}",), how_to_get("peak_flops"))
 
 
 def small_steps(case: Case) -> Check:
@@ -214,9 +223,8 @@ def small_steps(case: Case) -> Check:
         low = case.t("device_busy_low")
         return _below(case, frame, device, low, f"the device computes {device:.0%} of busy time")
     if share is None or not chunk:
-        return frame.cant_tell(case, "neither phase times, device activity nor MFU are known",
-                               ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
-                               "use slotune's engine, or let dcgm-exporter be scraped")  # fmt: skip
+        why = "neither phase times, device activity nor MFU are known"
+        return frame.cant_tell(case, why, *_DEVICE_SHARE)
     small = tokens <= case.t("small_step") * chunk
     said = f"MFU {share:.0%} with {tokens:.0f} tokens per step"
     return _below(case, frame, share, case.t("mfu_low"), said, when=small)
@@ -225,7 +233,8 @@ def small_steps(case: Case) -> Check:
 def _below(
     case: Case, frame: Frame, value: float, least: float, said: str, *, when: bool = True
 ) -> Check:
-    """A node that fires when value ≤ least; judged as the shortfall so that margins keep sense."""
+    """A node that fires when value ≤ least. judge() fires from a threshold upwards: it is given one
+    that every value reaches, and `when` decides."""
     check = frame.judge(case, lambda: value, -1.0, says=lambda _: said,
                         when=when and value <= least, comparison="≤")  # fmt: skip
     return with_threshold(check, least)
@@ -263,9 +272,7 @@ def host_bound(case: Case) -> Check:
         return unread
     device = device_share(case)
     if device is None:
-        return frame.cant_tell(case, "the device's busy share is not known",
-                               ("step_duration_seconds", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
-                               "use slotune's engine, or let dcgm-exporter be scraped")  # fmt: skip
+        return frame.cant_tell(case, "the device's busy share is not known", *_DEVICE_SHARE)
     return _below(case, frame, device, case.t("device_busy_low"),
                   f"the device computes {device:.0%} of busy time",
                   when=case.running() >= case.t("waiting_some"))  # fmt: skip

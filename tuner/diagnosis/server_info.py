@@ -34,8 +34,8 @@ def server_info(url: str) -> dict[str, Any]:
     return of_sglang(info) if _SGLANG in info else info
 
 
-def servers_info(urls: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """As server_info, of each by the `instance` of its series where several are watched."""
+def info_by_instance(urls: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """As server_info, of each server by the `instance` that its series carry."""
     return {name: server_info(url) for name, url in zip(instances(urls), urls, strict=True)}
 
 

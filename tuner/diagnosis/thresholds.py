@@ -33,7 +33,7 @@ _SIGNAL = "statistics: below it, one observation moves the share by more than th
 _ROWS: tuple[tuple[str, float, str, str], ...] = (
     ("age_intervals", 3, "scrape intervals", "Prometheus: two missed scrapes can be chance"),
     ("plausible_ratio", 1.1, "×", "queue and prefill are parts of e2e; 10 % for clock reads"),
-    ("unlike_peaks", 1.1, "×", "like devices that are measured anew differ by less"),
+    ("unlike_peaks", 1.1, "×", "10 % between two measurements of one device"),
     ("stall_s", 60, "s", _PRACTICE),
     ("stall_warning_s", 10, "s", "one long prefill can keep a small server silent for seconds"),
     ("error_share_warning", 0.01, "share", _PRACTICE),

@@ -100,7 +100,7 @@ def _look(
         return None
     given = {name: value for name, value in config.items() if value not in (UNSET, AUTO)}
     signals = collect(
-        source, window_s=max(window_s, 1.0), server_info=server_info(url) | given,
+        source, window_s=max(window_s, 1.0), known=server_info(url) | given,
         quantiles=asked_quantiles(slos.clauses), target=url, client=client,
     )  # fmt: skip
     return Seen(signals, diagnose(signals, slos))

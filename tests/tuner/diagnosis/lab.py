@@ -265,7 +265,7 @@ def judged(
 ) -> Diagnosis:
     source.now_s = now_s
     signals = collect(
-        source, window_s=WINDOW_S, server_info=server_info, at_s=now_s, quantiles={"itl": [0.9]},
+        source, window_s=WINDOW_S, known=server_info, at_s=now_s, quantiles={"itl": [0.9]},
         target="lab",
     )  # fmt: skip
     return diagnose(signals, slos, history, thresholds=thresholds)

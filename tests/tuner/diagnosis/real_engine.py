@@ -158,7 +158,7 @@ class Watch:
 
     def judge(self) -> Diagnosis:
         self.signals = collect(
-            self.source, window_s=WINDOW_S, server_info=server_info(self.url), target=self.url,
+            self.source, window_s=WINDOW_S, known=server_info(self.url), target=self.url,
             quantiles=asked_quantiles(self.slos.clauses),
         )  # fmt: skip
         return diagnose(self.signals, self.slos, self.history, thresholds=self.thresholds)

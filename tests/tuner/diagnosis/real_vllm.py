@@ -166,7 +166,7 @@ def watching(
         while True:
             time.sleep(2 * SCRAPE_S)
             signals = collect(
-                source, window_s=window_s, server_info=server.settings, target=server.url,
+                source, window_s=window_s, known=server.settings, target=server.url,
                 quantiles=asked_quantiles(wanted.clauses),
             )  # fmt: skip
             found = diagnose(signals, wanted, history, thresholds=thresholds)

@@ -14,7 +14,7 @@ from storage.sources.base import Outcome
 from tests.storage.sources.serving import serving
 from tests.tuner.diagnosis.cases import SLOS, signals
 from tuner.diagnosis import NodeResult, State, diagnose
-from tuner.diagnosis.client_side import MAX_AGE_S, client_readings, clients_readings
+from tuner.diagnosis.client_side import MAX_AGE_S, client_readings, pooled_client_readings
 from tuner.endpoint import Endpoint
 from tuner.measure import Measurement
 from tuner.records import RequestRecord, to_columns
@@ -107,20 +107,20 @@ def test_of_several_servers_each_ones_newest_load_counts_by_its_requests(
 ) -> None:
     keep(database)
     keep(database, url=OTHER, requests=10, seen_s=0.4)
-    seen = clients_readings(database, [URL, OTHER], NOW_S)["client_ttft"]
+    seen = pooled_client_readings(database, [URL, OTHER], NOW_S)["client_ttft"]
     assert seen.value == pytest.approx((40 * 0.9 + 10 * 0.4) / 50)
     assert seen.samples == 50
     assert "run 1" in seen.query
     assert "run 2" in seen.query
-    assert clients_readings(database, [URL], NOW_S) == client_readings(database, URL, NOW_S)
+    assert pooled_client_readings(database, [URL], NOW_S) == client_readings(database, URL, NOW_S)
 
 
 def test_a_replica_that_no_load_was_sent_to_is_named(database: Database) -> None:
     keep(database)
-    seen = clients_readings(database, [OTHER, URL], NOW_S)
+    seen = pooled_client_readings(database, [OTHER, URL], NOW_S)
     assert seen["client_ttft"].value == pytest.approx(0.9)
     assert seen["client_ttft"].query.endswith(f"(none of {OTHER})")
-    nothing = clients_readings(database, [OTHER, "http://h:1"], NOW_S)["client_ttft"]
+    nothing = pooled_client_readings(database, [OTHER, "http://h:1"], NOW_S)["client_ttft"]
     assert nothing.outcome is Outcome.NO_DATA
     assert "no run of this server" in nothing.reason
 

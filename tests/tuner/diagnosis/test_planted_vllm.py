@@ -29,7 +29,7 @@ def judged(case: dict[str, Any], side: str) -> Diagnosis:
     source = RecordedSource([(at_s, text) for at_s, text in seen["pages"]])
     slos = parse_slos([case["slo"]])
     signals = collect(
-        source, window_s=case["window_s"], server_info=seen["settings"], at_s=source.now_s,
+        source, window_s=case["window_s"], known=seen["settings"], at_s=source.now_s,
         quantiles=asked_quantiles(slos.clauses), target="recorded",
     )  # fmt: skip
     return diagnose(signals, slos, thresholds=Thresholds(case["thresholds"]))

@@ -47,8 +47,10 @@ def test_without_traffic_only_what_is_judged_is_listed() -> None:
 
 
 def test_missing_slo_is_said() -> None:
-    text = render(diagnose(signals()))
-    assert "No SLO for ttft" in text
+    diagnosis = diagnose(signals())
+    text = render(diagnosis)
+    assert "No SLO for ttft: the nodes that need one show figures and no verdict." in text
+    assert all(line in text.splitlines() for line in diagnosis.unjudged)
     assert "tpot_p95<50ms" in text
 
 

@@ -12,7 +12,7 @@ from storage.sources import RecordedSource
 from storage.sources.base import Labels, SourceStatus
 from tuner.diagnosis import Signals, collect
 from tuner.diagnosis.collect_settings import INFOS
-from tuner.diagnosis.server_info import servers_info
+from tuner.diagnosis.server_info import info_by_instance
 
 CAPS = {"http://a:1": 64, "http://b:1": 64, "http://c:1": 8}
 
@@ -41,8 +41,8 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Any:
         urls = [f"http://{name}:1" for name in names]
         text = "".join(page(f"{name}:1") for name in names)
         source = RecordedSource([(1000.0 + 5 * i, text) for i in range(13)])
-        told: Mapping[str, Any] = servers_info(urls)
-        return collect(source, window_s=60.0, at_s=1060.0, server_info=settings, by_instance=told)
+        told: Mapping[str, Any] = info_by_instance(urls)
+        return collect(source, window_s=60.0, at_s=1060.0, known=settings, info_by_instance=told)
 
     return run
 
@@ -94,6 +94,6 @@ def test_settings_are_asked_for_once_and_not_of_a_target_that_is_down(
     up: bool, asked: list[str]
 ) -> None:
     source = Asked(up)
-    seen = collect(source, window_s=60.0, at_s=1060.0, server_info={"chunk_size": "512"})
+    seen = collect(source, window_s=60.0, at_s=1060.0, known={"chunk_size": "512"})
     assert source.infos == asked
     assert seen.config["chunk_size"] == "512"

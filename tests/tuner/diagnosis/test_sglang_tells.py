@@ -40,7 +40,7 @@ def page(age_s: float, aborted: float = 0.0) -> str:
 
 def look(info: dict[str, object], aborted: float = 0.0) -> Signals:
     pages = [(START_S + 5 * i, page(5.0 * i, aborted)) for i in range(14)]
-    return collect(RecordedSource(pages), window_s=60.0, server_info=info, at_s=pages[-1][0])
+    return collect(RecordedSource(pages), window_s=60.0, known=info, at_s=pages[-1][0])
 
 
 def judged(info: dict[str, object], aborted: float = 0.0) -> Diagnosis:
@@ -110,7 +110,7 @@ def test_aborts_are_judged_without_finished_reasons(aborted: float, state: State
     assert node.state is state
     assert node.value == pytest.approx(aborted / (aborted + 2))
     assert diagnosis.node("2.errors").state is State.CANT_TELL  # it tells no errors
-    assert not state.firing or "20.0% at least" in node.summary
+    assert not state.firing or "20.0% or more" in node.summary
     assert diagnosis.node("2").state is (state if state.firing else State.OK)
 
 

@@ -66,7 +66,7 @@ def two_by_two(age_s: float) -> str:
 
 def look(page: Callable[[float], str], **config: str) -> Signals:
     pages = [(START_S + 5.0 * i, page(1000 + 5.0 * i)) for i in range(14)]
-    return collect(RecordedSource(pages), window_s=60.0, server_info=config, at_s=pages[-1][0])
+    return collect(RecordedSource(pages), window_s=60.0, known=config, at_s=pages[-1][0])
 
 
 def judged(page: Callable[[float], str]) -> Diagnosis:
