@@ -86,11 +86,6 @@ def compare_runs(a: Side, b: Side, keys: Sequence[str], slos: SloSet) -> dict[st
     return {key: _compare(a, b, pairs, key, slos) for key in keys}
 
 
-def side_estimate(side: Side, key: str, slos: SloSet) -> Estimate:
-    """A figure of one side over all its runs, with the spread between them."""
-    return _over_runs(_estimates(side, key, slos), key)
-
-
 def _estimates(side: Side, key: str, slos: SloSet) -> list[Estimate]:
     """A rate of each run; any other figure of all runs together."""
     if key in figures.RATES or len(side) == 1:

@@ -87,71 +87,89 @@ def measure(
     MeasurementBrokenError and MeasurementInterrupted; never leaves connections.
     """
     total_s = warmup_s + duration_s
+    plan = LoadPlan(
+        endpoint, workload, seed, total_s, max_requests=max_requests,
+        **asdict(sending or Sending()),
+    )  # fmt: skip
     rule = StopRule(slos or SloSet(), workload, warmup_s, price_per_hour)
     last_s = workload.arrivals.last_s
     tracker = Tracker(
         warmup_s=warmup_s if last_s is None else 0.0,
         total_s=total_s if last_s is None else min(total_s, last_s),
     )
-    ended_why = ""
-
-    def tick(load: LoadResult) -> bool:
-        nonlocal ended_why
-        if on_progress is not None:
-            on_progress(tracker.look(load))
-        if _hopeless(load):
-            ended_why = f"none of {FAIL_FAST_REQUESTS} or more requests succeeded"
-        elif should_stop is not None and should_stop(load, warmup_s):
-            ended_why = "the caller had seen enough"
-        elif stop_when_decided:
-            ended_why = rule.why(load)
-        return bool(ended_why)
-
-    plan = LoadPlan(
-        endpoint, workload, seed, total_s, max_requests=max_requests,
-        **asdict(sending or Sending()),
+    course = _Course(
+        plan, warmup_s, warmup_max_s, slos, price_per_hour, tracker, on_progress, should_stop,
+        rule if stop_when_decided else None,
     )  # fmt: skip
-
-    def made_of(
-        load: LoadResult, watch: Watch, ended_why: str, *, wait: bool = True
-    ) -> Measurement:
-        chosen = _choose(load, plan, warmup_s, warmup_max_s)
-        made = Measurement(
-            endpoint=endpoint,
-            workload=workload,
-            seed=seed,
-            window_s=chosen.window_s,
-            began_unix_s=load.began_unix_s,
-            records=load.records,
-            lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, chosen.window_s)),
-            server=watch.result(load.began_unix_s, wait=wait),
-            price_per_hour=price_per_hour,
-            chosen=chosen,
-            stalls=load.stalls,
-            processes=load.processes,
-            ended_why=ended_why,
-        )
-        return summarize(made, slos)
-
     load: LoadResult | None = None
     interrupted, whole = "interrupted after the load, which was measured whole", True
     try:
         with watching(endpoint.base_url, prometheus) as watch:
             try:
-                load = generate(plan, tick)
+                load = generate(plan, course.tick)
             except Interrupted as stopped:
                 load, interrupted, whole = stopped.load, "interrupted", False
                 raise
-        return made_of(load, watch, ended_why)
+        return course.measurement(load, watch, course.ended_why)
     except KeyboardInterrupt:
         if load is None:
             raise
     except LoadBrokenError as broken:
-        made = made_of(broken.load, watch, str(broken))
+        made = course.measurement(broken.load, watch, str(broken))
         raise MeasurementBrokenError(str(broken), made) from broken
     with held_back():
-        made = made_of(load, watch, interrupted, wait=False)
-    raise MeasurementInterrupted(made, ended_why if whole else None)
+        made = course.measurement(load, watch, interrupted, wait=False)
+    raise MeasurementInterrupted(made, course.ended_why if whole else None)
+
+
+@dataclass(slots=True)
+class _Course:
+    """A load under way: when it has told enough, and the measurement that comes of it."""
+
+    plan: LoadPlan
+    warmup_s: float
+    warmup_max_s: float
+    slos: SloSet | None
+    price_per_hour: float | None
+    tracker: Tracker
+    on_progress: Callable[[Progress], None] | None
+    should_stop: Callable[[LoadResult, float], bool] | None
+    rule: StopRule | None
+    ended_why: str = ""
+
+    def tick(self, load: LoadResult) -> bool:
+        """Whether to end now; ended_why says why."""
+        if self.on_progress is not None:
+            self.on_progress(self.tracker.look(load))
+        if _hopeless(load):
+            self.ended_why = f"none of {FAIL_FAST_REQUESTS} or more requests succeeded"
+        elif self.should_stop is not None and self.should_stop(load, self.warmup_s):
+            self.ended_why = "the caller had seen enough"
+        elif self.rule is not None:
+            self.ended_why = self.rule.why(load)
+        return bool(self.ended_why)
+
+    def measurement(
+        self, load: LoadResult, watch: Watch, ended_why: str, *, wait: bool = True
+    ) -> Measurement:
+        """wait: for the server's last figures."""
+        chosen = _choose(load, self.plan, self.warmup_s, self.warmup_max_s)
+        made = Measurement(
+            endpoint=self.plan.endpoint,
+            workload=self.plan.workload,
+            seed=self.plan.seed,
+            window_s=chosen.window_s,
+            began_unix_s=load.began_unix_s,
+            records=load.records,
+            lag_p99_s=figures.lag_p99_s(figures.in_window(load.records, chosen.window_s)),
+            server=watch.result(load.began_unix_s, wait=wait),
+            price_per_hour=self.price_per_hour,
+            chosen=chosen,
+            stalls=load.stalls,
+            processes=load.processes,
+            ended_why=ended_why,
+        )
+        return summarize(made, self.slos)
 
 
 def _choose(load: LoadResult, plan: LoadPlan, warmup_s: float, most_s: float) -> Chosen:
