@@ -17,7 +17,7 @@ from storage.rows import MeasurementState
 from tuner.cli.common import check_measurable, print_json, print_lines, prometheus_from, task_from
 from tuner.cli.invocation import command_text
 from tuner.cli.outputs import check_output, write_text
-from tuner.cli.targets import target_from
+from tuner.cli.targets import started, target_from
 from tuner.endpoint import Endpoint, base_url
 from tuner.errors import UserError
 from tuner.exchange.run import Run, from_measurement, store
@@ -131,19 +131,11 @@ def _server(args: argparse.Namespace) -> Iterator[Endpoint]:
     if args.url:
         yield Endpoint(base_url(args.url), args.model or "", args.api_key, args.api).probe()
         return
-    from tuner.targets import TargetError
-
     target = target_from(args)
-    try:
-        target.start()
+    with started(target):
         target.apply({})
         found = target.endpoint
         yield Endpoint(found.base_url, found.model, found.api_key, args.api).probe()
-    except TargetError as error:
-        tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
-        raise UserError(f"{error.reason}{tail}") from error
-    finally:
-        target.stop()
 
 
 def _measured(args: argparse.Namespace, plan: Plan, endpoint: Endpoint) -> Measurement:

@@ -16,7 +16,7 @@ from tuner.cli.executor_options import RAY, check_executor
 from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.optimize_session import Sitting
 from tuner.cli.resuming import check_alike
-from tuner.cli.targets import STARTS_LATER, leave, target_from
+from tuner.cli.targets import STARTS_LATER, leave, started, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
 from tuner.search.calibrate import Calibration, calibrate, load_dial, prompt_dial
@@ -26,7 +26,7 @@ from tuner.search.objective import CAPACITY
 from tuner.search.space import Space, joint_space
 from tuner.search.usual import useful_limits
 from tuner.slo import parse_slos
-from tuner.targets import Target, TargetError
+from tuner.targets import Target
 from tuner.targets.base import KnobRange
 from tuner.workload import Workload
 
@@ -60,17 +60,11 @@ def run_sitting(args: argparse.Namespace, *, joins: bool = False) -> Ended:
                 "machine reaches"
             )
         target = check_before_start(args, request)
-        try:
-            target.start()
+        with started(target):
             line = ProgressLine(quiet=args.quiet)
             check_alike(request.resumed, target, line)
             put_back(database, target, line, request.resumed)
             return Ended(_tune(args, request, database, target), request.name)
-        except TargetError as error:
-            tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
-            raise UserError(f"{error.reason}{tail}") from error
-        finally:
-            target.stop()
 
 
 def check_before_start(args: argparse.Namespace, request: Request, *, here: bool = True) -> Target:

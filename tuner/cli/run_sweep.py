@@ -18,7 +18,7 @@ from tuner.cli.narrate import Narrator
 from tuner.cli.resuming import check_alike
 from tuner.cli.sweep_plan import advise, diagnose_baseline
 from tuner.cli.sweep_request import Request, read_request
-from tuner.cli.targets import STARTS_LATER, leave, target_from
+from tuner.cli.targets import STARTS_LATER, leave, started, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
 from tuner.quality.check import check_of
@@ -47,7 +47,7 @@ from tuner.search.sweep import (
 from tuner.search.trial import Lab, run_trial
 from tuner.search.workers import alone
 from tuner.slo import parse_slos
-from tuner.targets import Target, TargetError
+from tuner.targets import Target
 from tuner.units import count_text
 
 
@@ -69,17 +69,11 @@ def _measured(args: argparse.Namespace, request: Request, database: Database) ->
     target = target_from(args, request.server_knobs)
     if target.kind in STARTS_LATER and request.server_knobs:
         _space(request, target)
-    try:
-        target.start()
+    with started(target):
         line = ProgressLine(quiet=args.quiet)
         check_alike(request.resumed, target, line)
         put_back(database, target, line, request.resumed)
         return _Sitting(args, request, database, target).run()
-    except TargetError as error:
-        tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
-        raise UserError(f"{error.reason}{tail}") from error
-    finally:
-        target.stop()
 
 
 def _space(request: Request, target: Target) -> Space | None:

@@ -20,7 +20,7 @@ from tuner.cli.common import (
 )
 from tuner.cli.cut_off import put_back
 from tuner.cli.invocation import command_text, study_name
-from tuner.cli.targets import STARTS_LATER, leave, target_from
+from tuner.cli.targets import STARTS_LATER, leave, started, target_from
 from tuner.errors import UserError
 from tuner.measure import measure
 from tuner.measure.progress import Progress
@@ -44,7 +44,7 @@ from tuner.search.levels import LOOKS, MAX_ROUNDS
 from tuner.search.objective import Objective
 from tuner.search.trial import Lab, Outcome
 from tuner.slo import SloSet, parse_slos
-from tuner.targets import Target, TargetError
+from tuner.targets import Target
 from tuner.targets.base import config_text
 from tuner.units import parse_duration_s, show
 from tuner.verify.history import records
@@ -85,16 +85,10 @@ def run_verify(args: argparse.Namespace) -> int:
         target = target_from(args, [args.knob] if args.knob else [])
         if target.kind in STARTS_LATER and args.knob:
             of_knob(args.knob, target.knobs(), objective)
-        try:
-            target.start()
+        with started(target):
             put_back(database, target, ProgressLine(quiet=args.quiet))
             sitting = _Sitting(args, database, target, slos, workload, objective, task)
             return sitting.run(window_s, warmup_s)
-        except TargetError as error:
-            tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
-            raise UserError(f"{error.reason}{tail}") from error
-        finally:
-            target.stop()
 
 
 class _Sitting:

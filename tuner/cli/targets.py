@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,23 @@ def target_from(
             here=here,
         )
     )
+
+
+@contextlib.contextmanager
+def started(target: Target) -> Iterator[None]:
+    """Start the target, and stop it at the end. What it fails with is a UserError that holds the
+    end of the server's log."""
+    from tuner.errors import UserError
+    from tuner.targets import TargetError
+
+    try:
+        target.start()
+        yield
+    except TargetError as error:
+        tail = f"\nend of the server's log:\n{error.log_tail}" if error.log_tail else ""
+        raise UserError(f"{error.reason}{tail}") from error
+    finally:
+        target.stop()
 
 
 def leave(target: Target, config: Config, line: ProgressLine) -> None:
