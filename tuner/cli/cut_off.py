@@ -7,6 +7,7 @@ import shlex
 
 from storage import Database, Study
 from tuner.cli.common import ProgressLine
+from tuner.cli.resuming import is_server_of
 from tuner.report.recorded import is_verification
 from tuner.targets import Target
 from tuner.targets.base import Config, config_text
@@ -35,14 +36,6 @@ def put_back(
         database.update_study(study.id, state="stopped")
     names = ", ".join(study.name for study in cut_off)
     line.note(f"{names} was cut off, and is now stopped: {told}{_way_on(cut_off[-1], resumed)}")
-
-
-def is_server_of(study: Study | None, target: Target) -> bool:
-    """Whether the study, if it is begun, found the target's very server, which has not been started
-    again since."""
-    begun = (study.target if study is not None else None) or {}
-    now = target.describe()
-    return not begun or all(begun.get(key) == now.get(key) for key in ("url", "instance_id"))
 
 
 def _is_left(database: Database, study: Study, url: str) -> bool:

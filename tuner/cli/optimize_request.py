@@ -13,7 +13,7 @@ from storage import Database, Study
 from storage.errors import readable
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
-from tuner.cli.resuming import check_made_by
+from tuner.cli.resuming import check_made_by, original_config
 from tuner.errors import UserError
 from tuner.quality import Task
 from tuner.search.budget import Budget, parse_budget
@@ -60,8 +60,7 @@ class Request:
     @property
     def original(self) -> Config | None:
         """The first sitting's baseline: the server's own configuration as it was found."""
-        target = self.resumed.target if self.resumed is not None else None
-        return dict(target["original_config"]) if target else None
+        return original_config(self.resumed)
 
     @property
     def goal(self) -> Goal:

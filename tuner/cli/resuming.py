@@ -10,6 +10,7 @@ from tuner.cli.common import ProgressLine
 from tuner.errors import UserError
 from tuner.report.recorded import is_sweep, is_verification
 from tuner.targets import Target
+from tuner.targets.base import Setting
 
 ALIKE = (("kind", "kind of target"), ("model", "model"))
 """What every server of one study shares, by the target's description."""
@@ -28,6 +29,29 @@ def check_made_by(study: Study, command: str) -> None:
             f"study {study.name!r} is of tuner {made}: go on with tuner {made} --study "
             f"{shlex.quote(study.name)}, or give another --study"
         )
+
+
+def original_config(study: Study | None) -> dict[str, Setting] | None:
+    """The server's own settings as the first sitting of the study found them; None before it."""
+    target = study.target if study is not None else None
+    return dict(target["original_config"]) if target else None
+
+
+def is_server_of(study: Study | None, target: Target) -> bool:
+    """Whether the study, if it is begun, found the target's very server, which has not been started
+    again since."""
+    begun = (study.target if study is not None else None) or {}
+    now = target.describe()
+    return not begun or all(begun.get(key) == now.get(key) for key in ("url", "instance_id"))
+
+
+def config_to_leave(study: Study | None, target: Target) -> dict[str, Setting]:
+    """What a server that stays up is left at: as the study found it; another one, or one that was
+    started again since, as it is now."""
+    original = original_config(study)
+    if original is not None and is_server_of(study, target):
+        return original
+    return {name: knob.value for name, knob in target.knobs().items()}
 
 
 def check_alike(study: Study | None, target: Target, line: ProgressLine) -> None:

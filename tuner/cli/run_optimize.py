@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from storage import Database, StudyExistsError, open_database
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine
-from tuner.cli.cut_off import is_server_of, put_back
+from tuner.cli.cut_off import put_back
 from tuner.cli.executor_options import RAY, check_executor
 from tuner.cli.optimize_request import Request, read_request
 from tuner.cli.optimize_session import Sitting
-from tuner.cli.resuming import check_alike
+from tuner.cli.resuming import check_alike, config_to_leave
 from tuner.cli.targets import STARTS_LATER, leave, started, target_from
 from tuner.errors import UserError
 from tuner.measure import Measurement, measure
@@ -82,7 +82,7 @@ def check_before_start(args: argparse.Namespace, request: Request, *, here: bool
 
 def _tune(args: argparse.Namespace, request: Request, database: Database, target: Target) -> int:
     line = ProgressLine(quiet=args.quiet)
-    keep = _own(request, target)
+    keep = config_to_leave(request.resumed, target)
     try:
         try:
             sitting = _begun(args, request, database, target, line)
@@ -91,7 +91,7 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
                 raise
             # Another worker has made it since it was looked for: what it has stored counts.
             request = read_request(args, database)
-            keep = _own(request, target)
+            keep = config_to_leave(request.resumed, target)
             sitting = _begun(args, request, database, target, line)
         try:
             decision = sitting.run()
@@ -105,17 +105,6 @@ def _tune(args: argparse.Namespace, request: Request, database: Database, target
         leave(target, keep, line)
 
 
-def _own(request: Request, target: Target) -> Config:
-    """What a server that stays is left at: as the study found it; one beside another worker's, or
-    that was started again since, as it is now."""
-    same_server = is_server_of(request.resumed, target)
-    return request.original if same_server and request.original else _in_force(target)
-
-
-def _in_force(target: Target) -> Config:
-    return {name: knob.value for name, knob in target.knobs().items()}
-
-
 def _begun(
     args: argparse.Namespace,
     request: Request,
@@ -125,7 +114,7 @@ def _begun(
 ) -> Sitting:
     """StudyExistsError when another worker has begun the same study meanwhile."""
     knobs = target.knobs()
-    original = request.original or _in_force(target)
+    original = request.original or {name: knob.value for name, knob in knobs.items()}
     _space(request, knobs)  # faults before the load
     calibration = None
     if request.calibrate:

@@ -12,10 +12,10 @@ from typing import Any
 from storage import Database, StorageError, Study, open_database
 from tuner.cli.baseline_diagnosis import store_diagnosis
 from tuner.cli.common import EXIT_ANSWER_IS_NO, EXIT_DONE, ProgressLine, print_json, print_lines
-from tuner.cli.cut_off import is_server_of, put_back
+from tuner.cli.cut_off import put_back
 from tuner.cli.invocation import command_text, resume_sweep_text
 from tuner.cli.narrate import Narrator
-from tuner.cli.resuming import check_alike
+from tuner.cli.resuming import check_alike, config_to_leave
 from tuner.cli.sweep_plan import advise, diagnose_baseline
 from tuner.cli.sweep_request import Request, read_request
 from tuner.cli.targets import STARTS_LATER, leave, started, target_from
@@ -96,7 +96,7 @@ class _Sitting:
         self.knobs = target.knobs()
         found: Config = {name: knob.value for name, knob in self.knobs.items()}
         self.baseline: Config = dict(request.original or found)
-        self.keep = self.baseline if is_server_of(request.resumed, target) else found
+        self.keep = config_to_leave(request.resumed, target)
         self.narrator = Narrator(self.line, self.objective, request.slos)
         self.lab = Lab(
             target, request.loads[0], request.slos, measure, request.window_s, request.warmup_s,

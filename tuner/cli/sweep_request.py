@@ -15,7 +15,7 @@ from storage import Database, Study
 from storage.errors import readable
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
-from tuner.cli.resuming import check_made_by
+from tuner.cli.resuming import check_made_by, original_config
 from tuner.cli.sweep import DEFAULT_POINTS
 from tuner.errors import UserError
 from tuner.quality import Task
@@ -51,8 +51,7 @@ class Request:
     @property
     def original(self) -> Config | None:
         """The server's own configuration as the first sitting found it."""
-        target = self.resumed.target if self.resumed is not None else None
-        return dict(target["original_config"]) if target else None
+        return original_config(self.resumed)
 
     def stored(self) -> dict[str, Any]:
         """What of it the study's other columns do not hold."""

@@ -102,11 +102,16 @@ def test_at_a_server_of_another_kind_or_model(
         assert database.get_study("s") == before
 
 
-def test_another_url_of_the_same_kind_and_model_is_told(tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("started_here", [False, True])
+def test_another_url_of_the_same_kind_and_model_is_told(
+    started_here: bool, tmp_path: Path, capsys: Capture
+) -> None:
+    """It keeps its own settings, also where the first server was one that the tuner started."""
     path = tmp_path / "x.db"
     with Named("one") as server:
         own = dict(server.knobs)
-        target = {"kind": "slotune", "model": "one", "url": NOWHERE, "original_config": ORIGINAL}
+        target = {"kind": "slotune", "model": "one", "url": NOWHERE, "original_config": ORIGINAL,
+                  "started_here": started_here}  # fmt: skip
         made(path, target=target, workload=LOAD, **OF["sweep"])
         assert main(["sweep", "--study", "s", "--url", server.url, "--database", str(path)]) == 0
         assert server.knobs == own
