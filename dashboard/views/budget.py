@@ -69,11 +69,11 @@ def _left(budget: Budget) -> str:
     if not budget.whole:
         bad += f" in {watched}, not in {month}"
     if budget.left is None:
-        return (
-            f'{markup.pill("too short to tell", "neutral")}<div class="sub">{_unbroken(bad)}</div>'
-        )
-    over = "" if budget.left >= 0 else f"<br>{markup.pill('overspent', 'bad')}"
-    return f'{number(budget.left * 100)} %{over}<div class="sub">{_unbroken(bad)}</div>'
+        left = markup.pill("too short to tell", "neutral")
+    else:
+        over = "" if budget.left >= 0 else f"<br>{markup.pill('overspent', 'bad')}"
+        left = f"{number(budget.left * 100)} %{over}"
+    return f'{left}<div class="sub">{_unbroken(bad)}</div>'
 
 
 def _burn(burn: Burn) -> str:

@@ -41,11 +41,8 @@ def _all_measurements(found: Sequence[Point], objective: Objective) -> None:
     with st.expander(title, key="all-measurements"):
         several = len({point.load for point in found}) > 1 and not objective.is_capacity
         under = ["load"] if several else []
-        lead, tail = (
-            ["#", "run", "stage", "at", "took"],
-            ["configuration", objective.metric, "SLOs"],
-        )
-        head = [*lead, *under, *tail]
+        lead = ["#", "run", "stage", "at", "took"]
+        head = [*lead, *under, "configuration", objective.metric, "SLOs"]
         rows = [
             [
                 str(point.order),

@@ -119,15 +119,8 @@ def _tables(look: Look) -> None:
         )
     else:
         head = [
-            "Study",
-            "state",
-            "started (UTC)",
-            "took",
-            "measured",
-            "objective",
-            "SLOs",
-            "result",
-        ]
+            "Study", "state", "started (UTC)", "took", "measured", "objective", "SLOs", "result",
+        ]  # fmt: skip
         kept = verified_by_study(look.opened)
         rows = [_list_row(look.opened, study, kept.get(study.id)) for study in studies]
         st.html(markup.table(head, rows, numeric=(3, 4)))

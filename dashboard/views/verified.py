@@ -62,9 +62,8 @@ def draw(report: VerifyReport) -> None:
 
 
 def _sides(proof: StoredProof) -> list[tuple[str, Side]]:
-    decision, found = proof.decision, proof.standing
-    pooled = [
-        ("before", proof.proposal.before, decision.baseline if decision else None),
-        ("after", proof.proposal.after, found.pooled if found else None),
-    ]
-    return [(name, side_of_pooled(config, one)) for name, config, one in pooled if one is not None]
+    named = zip(
+        ("before", "after"), (proof.proposal.before, proof.proposal.after), proof.pooled,
+        strict=True,
+    )  # fmt: skip
+    return [(name, side_of_pooled(config, one)) for name, config, one in named if one is not None]

@@ -142,11 +142,12 @@ def _slos(proof: Proof) -> list[str]:
 
 def clause_states(proof: Proof) -> list[tuple[str, VerdictState, VerdictState]]:
     """(clause, before, after) of each SLO, over all pairs; [] before both sides have a result."""
-    decision, found = proof.decision, proof.standing
-    if not proof.goal.slos or decision is None or found is None:
+    first, second = proof.pooled
+    if not proof.goal.slos or first is None or second is None:
         return []
-    before = {c.clause.text: c.state for c in decision.baseline.verdict.clauses}
-    after = {c.clause.text: c.state for c in found.pooled.verdict.clauses}
+    before, after = (
+        {c.clause.text: c.state for c in side.verdict.clauses} for side in (first, second)
+    )
     return [(text, before[text], after[text]) for text in before if text in after]
 
 

@@ -20,6 +20,7 @@ from tuner.search.ledger import Ledger
 from tuner.search.levels import LOOKS
 from tuner.search.trial import Lab, Outcome, run_trial
 from tuner.search.trials import trials_of
+from tuner.slo.pooled import Pooled
 from tuner.stats import Comparison
 from tuner.verify.predict import Prediction, predict
 from tuner.verify.proposal import Config, Proposal
@@ -60,6 +61,12 @@ class Proof:
         if not _with_result(self.outcomes, self.proposal.before):
             return None
         return decide(self.outcomes, self.proposal.before, self.goal)
+
+    @property
+    def pooled(self) -> tuple[Pooled | None, Pooled | None]:
+        """(before, after), each side's runs together; None of a side without a result."""
+        decision, found = self.decision, self.standing
+        return decision.baseline if decision else None, found.pooled if found else None
 
     @property
     def gain(self) -> Comparison | None:

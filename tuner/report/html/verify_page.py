@@ -91,12 +91,8 @@ def _claims(proof: StoredProof) -> str:
 
 def _moved(proof: StoredProof, gain: Comparison) -> str:
     """The figure that decides, then the side effects."""
-    decision, found = proof.decision, proof.standing
     key = proof.proposal.objective.key
-    sides = [
-        pooled.summary.get(key) if pooled is not None else None
-        for pooled in (decision.baseline if decision else None, found.pooled if found else None)
-    ]
+    sides = [pooled.summary.get(key) if pooled is not None else None for pooled in proof.pooled]
     others = proof.side_effects()
     reach = reach_of([gain, *others.values()])
     rows = [_row(f"<b>{escape(key)}</b>", gain, cell(sides[0]), cell(sides[1]), reach)]
