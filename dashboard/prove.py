@@ -32,6 +32,11 @@ class Subject:
     url: str | None
     config: Mapping[str, str]
 
+    @property
+    def changeable(self) -> bool:
+        """Whether its knobs can be changed while it runs (--enable-admin)."""
+        return bool(self.url) and self.config.get("admin") == "True"
+
 
 def subject_of(settings: Settings, diagnosis: Diagnosis) -> Subject:
     """The one that is watched; of several the first whose knobs can be changed, else the first."""
@@ -39,7 +44,7 @@ def subject_of(settings: Settings, diagnosis: Diagnosis) -> Subject:
         return Subject(settings.url, diagnosis.config)
     named = zip(settings.urls, instances(settings.urls), strict=True)
     each = [Subject(url, {**diagnosis.config, **_own(diagnosis, name)}) for url, name in named]
-    return next((one for one in each if one.config.get("admin") == "True"), each[0])
+    return next((one for one in each if one.changeable), each[0])
 
 
 def _own(diagnosis: Diagnosis, instance: str) -> dict[str, str]:

@@ -31,8 +31,8 @@ from tuner.verify.history import Record, records
 from tuner.workload.grammar import DEFAULT
 
 ON_ONE = (
-    "Several replicas are watched: this page changes none. Verify on one of them; its clients "
-    "share it with the test load and see its settings change and return:"
+    "Several replicas are watched, so this page changes none. Run it on one of them: its clients "
+    "share it with the test load meanwhile, and its settings are put back at the end:"
 )
 
 
@@ -44,8 +44,7 @@ def verifications() -> Verifications:
 def offered(node: NodeResult, subject: Subject) -> bool:
     """Whether the node's advice can be tried: a live knob of an engine that is watched by its URL
     and was started with --enable-admin."""
-    live = any(lever.knob in LIVE_KNOBS for lever in node.levers)
-    return live and bool(subject.url) and subject.config.get("admin") == "True"
+    return subject.changeable and any(lever.knob in LIVE_KNOBS for lever in node.levers)
 
 
 def offer(node: NodeResult, subject: Subject) -> None:

@@ -105,7 +105,7 @@ def _absent(share: Share) -> str:
 
 def _unbroken(text: str) -> str:
     """A number stays on the line of its unit."""
-    return re.sub(r"(?<=\d) (?=[a-z%]+\b|%)", "\N{NO-BREAK SPACE}", text)
+    return re.sub(r"(?<=\d) (?=[a-z%])", "\N{NO-BREAK SPACE}", text)
 
 
 def _count(events: float) -> str:

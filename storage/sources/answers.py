@@ -15,7 +15,7 @@ from storage.sources.windows import finite
 
 STALE_INTERVALS = 4
 STALE_AFTER_S = 15.0
-NO_NUMBER = "what is exported is no finite number"
+NO_NUMBER = "what is exported is no usable number"
 
 
 def stale_after_s(scrape_interval_s: float) -> float:

@@ -39,7 +39,7 @@ class ScrapeSource(WindowedSource):
     """url: the target's base or /metrics URL. A question waits for the first scrape to end.
 
     history: gives the target's History, or raises StorageError; read_only: it is not written; told:
-    what has been told of the place where it is kept.
+    the faults told so far, shared by all that are kept in one place.
     """
 
     def __init__(

@@ -48,9 +48,9 @@ class Runs:
         """All runs of one configuration: one or several ids, a study's role, a file's runs."""
         if _IDS.match(text):
             return [self.stored(_whole(number)) for number in text.split(",")]
-        path = file_of(text)
-        if path is not None:
-            return _from_file(path, text)
+        file = _file_and_number(text)
+        if file is not None:
+            return _from_file(*file)
         role = _ROLE.match(text)
         if role is not None:
             return self._role(role[1], role[2])
@@ -149,17 +149,24 @@ def _config(study: Study, rows: Sequence[Measurement], role: str) -> dict[str, A
 
 def file_of(text: str) -> Path | None:
     """The file that a run's name stands for; None for a name of something else."""
+    file = _file_and_number(text)
+    return None if file is None else file[0]
+
+
+def _file_and_number(text: str) -> tuple[Path, str] | None:
+    """(the file, which of its runs; "" for all)."""
     if _IDS.match(text):
         return None
+    if text and _on_disk(text):
+        return Path(text), ""
     part = _PART.match(text)
-    return next((Path(p) for p in (text, part[1] if part else "") if p and _on_disk(p)), None)
+    return (Path(part[1]), part[2]) if part is not None and _on_disk(part[1]) else None
 
 
-def _from_file(path: Path, text: str) -> list[Run]:
+def _from_file(path: Path, number: str) -> list[Run]:
     runs = read_file(path)
-    if str(path) == str(Path(text)):
+    if not number:
         return runs
-    number = text.rpartition("#")[2]
     if not 1 <= _whole(number) <= len(runs):
         raise UserError(
             f"{path} holds {count_text(len(runs), 'run')}: #{shortened(number)} is not among them"

@@ -40,4 +40,4 @@ def test_what_nobody_can_have_measured_is_no_value(value: str) -> None:
 
 
 def test_a_counter_that_is_no_number_is_told() -> None:
-    assert source("NaN").rate("c_total", 60.0).reason == "what is exported is no finite number"
+    assert source("NaN").rate("c_total", 60.0).reason == "what is exported is no usable number"
