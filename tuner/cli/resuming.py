@@ -26,7 +26,7 @@ def check_made_by(study: Study, command: str) -> None:
         )
     if made != command:
         raise UserError(
-            f"study {study.name!r} is of tuner {made}: go on with tuner {made} --study "
+            f"study {study.name!r} was made by tuner {made}: go on with tuner {made} --study "
             f"{shlex.quote(study.name)}, or give another --study"
         )
 

@@ -59,8 +59,8 @@ def run_sweep(args: argparse.Namespace) -> int:
         with alone(request.name, database.optuna_storage()) as first:
             if not first:
                 raise UserError(
-                    f"another tuner sweep, still alive, measures study {request.name!r}: wait for "
-                    "its end, or give another --study"
+                    f"another tuner sweep is measuring study {request.name!r}: wait until it has "
+                    "ended, or give another --study"
                 )
             return _measured(args, request, database)
 

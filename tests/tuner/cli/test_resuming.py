@@ -27,7 +27,7 @@ def made(path: Path, **fields: object) -> Study:
         (
             "optimize",
             {"space": {"axes": [], "load_knobs": ["rate=1:2"]}, "budget": {"points": 3}},
-            "study 's' is of tuner sweep: go on with tuner sweep --study s, or give",
+            "study 's' was made by tuner sweep: go on with tuner sweep --study s, or give",
         ),
         ("optimize", {"space": {"axes": ["x"]}, "budget": {"pairs": 3}}, "is a verification"),
         ("sweep", {"space": {"axes": ["x"]}, "budget": {"pairs": 3}}, "is a verification"),
@@ -35,7 +35,7 @@ def made(path: Path, **fields: object) -> Study:
         (
             "sweep",
             {"space": {"axes": [], "objectives": ["maximize output_tps"]}, "budget": {}},
-            "study 's' is of tuner optimize: go on with tuner optimize --study s, or give",
+            "study 's' was made by tuner optimize: go on with tuner optimize --study s, or give",
         ),
     ],
 )

@@ -214,7 +214,7 @@ def test_a_second_one_of_a_study_is_refused_while_the_first_is_alive(tmp_path: P
             assert first.poll() is None
         second = tuner(*words, "--url", other.url, cwd=tmp_path)
         assert second.returncode == 2
-        assert "another tuner sweep, still alive, measures study 'm'" in second.stderr
+        assert "another tuner sweep is measuring study 'm'" in second.stderr
         stop_when(first, lambda: len(stored(database, "m")) >= 3, signal.SIGKILL)
         kept = len(stored(database, "m"))
         third = tuner(*words, "--repeat", str(kept // 2 + 1), "--url", server.url, cwd=tmp_path)
