@@ -3,6 +3,17 @@ that has stopped."""
 
 from __future__ import annotations
 
+_MOST_CHARS = 80
+
+
+def shown(value: object) -> str:
+    """What a client gave, as a refusal repeats it."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deeply"
+    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 3]}..."
+
 
 class EngineConfigError(ValueError):
     """A start-up setting that cannot work; the message says what, where and what would be right."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from engine.errors import RequestError
 
+MAX_STOPS = 1024
+"""Each is looked for in every token's text."""
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -58,6 +61,10 @@ class SamplingParams:
         if self.top_k < -1:
             raise RequestError(
                 f"top_k must be -1 or 0 (off) or at least 1, got {self.top_k}", param="top_k"
+            )
+        if len(self.stop) > MAX_STOPS:
+            raise RequestError(
+                f"stop may hold at most {MAX_STOPS} strings, got {len(self.stop)}", param="stop"
             )
         if any(not s for s in self.stop):
             raise RequestError("stop must not contain an empty string", param="stop")

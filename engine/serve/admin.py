@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from engine.errors import RequestError
+from engine.errors import RequestError, shown
 from engine.knobs import KNOBS, LIVE_KNOBS
 
 
@@ -94,7 +94,7 @@ class LiveKnobs:
         bounds = self._bounds.get(name)
         if bounds is None:
             raise RequestError(
-                f"unknown knob {name!r}; live knobs are {', '.join(LIVE_KNOBS)}",
+                f"unknown knob {shown(name)}; live knobs are {', '.join(LIVE_KNOBS)}",
                 param=name,
                 code="unknown_parameter",
             )
@@ -103,7 +103,7 @@ class LiveKnobs:
         if not is_number:
             kind = "an integer" if whole else "a number"
             raise RequestError(
-                f"{name} must be {kind}, got {value!r}", param=name, code="invalid_type"
+                f"{name} must be {kind}, got {shown(value)}", param=name, code="invalid_type"
             )
         if not bounds.low <= value <= bounds.high:
             raise RequestError(

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from engine.errors import EngineDeadError, RequestError
+from engine.errors import EngineDeadError, RequestError, shown
 
 _TYPES = {
     401: "authentication_error",
@@ -26,10 +26,15 @@ _TYPES = {
 }
 
 
+_MOST_CHARS, _MOST_PARAM_CHARS = 2_000, 200
+"""Of a refusal, whatever its request repeats."""
+
+
 def error_body(
     message: str, *, status: int, param: str | None = None, code: str | None = None
 ) -> bytes:
     """The JSON body of a refusal."""
+    message, param = message[:_MOST_CHARS], param and param[:_MOST_PARAM_CHARS]
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return orjson.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
@@ -67,14 +72,14 @@ def from_exception(error: Exception) -> Response:
 def from_validation(error: ValidationError) -> RequestError:
     """The first fault that the request schema found, as one sentence naming the field."""
     fault = error.errors(include_url=False)[0]
-    where = [str(part) for part in fault["loc"] if not _is_union_branch(part)]
+    where = [str(part)[:_MOST_PARAM_CHARS] for part in fault["loc"] if not _is_union_branch(part)]
     param = ".".join(where) or None
-    given = repr(fault.get("input"))
-    shown = given if len(given) <= 80 else f"{given[:77]}..."
     reason = fault["msg"][:1].lower() + fault["msg"][1:]
     if fault["type"] == "missing":
         return RequestError(f"{param} is required", param=param, code="missing_required_parameter")
-    return RequestError(f"{param}: {reason}, got {shown}", param=param, code="invalid_type")
+    return RequestError(
+        f"{param}: {reason}, got {shown(fault.get('input'))}", param=param, code="invalid_type"
+    )
 
 
 def _is_union_branch(part: Any) -> bool:
@@ -90,7 +95,7 @@ def install(app: FastAPI) -> None:
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = f"{request.method} {request.url.path}"
+        path = f"{request.method} {request.url.path[:_MOST_PARAM_CHARS]}"
         allowed = (error.headers or {}).get("Allow", "other methods")
         messages = {
             404: f"{path} does not exist here",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.errors import RequestError
+from engine.errors import RequestError, shown
 
 _OFF_VALUES: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
@@ -69,7 +69,9 @@ def refuse_unsupported(extra: Mapping[str, Any]) -> None:
             continue
         off = _OFF_VALUES.get(name)
         if off is None:
-            raise RequestError(f"unknown parameter {name!r}", param=name, code="unknown_parameter")
+            raise RequestError(
+                f"unknown parameter {shown(name)}", param=name, code="unknown_parameter"
+            )
         if not any(_same(value, accepted) for accepted in off):
             raise RequestError(
                 f"{name} is not supported by this engine; leave it out",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from engine.errors import RequestError
+from engine.errors import RequestError, shown
 from engine.logprobs import MAX_TOP_LOGPROBS
 from engine.sampling_params import SamplingParams
 from engine.serve.errors import from_validation
@@ -139,6 +139,7 @@ class CompletionBody(GenerationBody):
         if isinstance(value, str) or _is_token_ids(value):
             return [value]
         if isinstance(value, list) and value:
+            self._check_choices(len(value))
             if all(isinstance(item, str) for item in value):
                 return list(value)
             if all(_is_token_ids(item) for item in value):
@@ -149,6 +150,16 @@ class CompletionBody(GenerationBody):
             param="prompt",
             code="invalid_type",
         )
+
+    def _check_choices(self, num_prompts: int) -> None:
+        """Before a prompt is tokenized."""
+        num_choices = num_prompts * self.num_choices_per_prompt
+        if num_choices > MAX_CHOICES:
+            raise RequestError(
+                f"a request may have at most {MAX_CHOICES} outputs (prompts × n), got "
+                f"{num_choices}",
+                param="n",
+            )
 
 
 def _is_token_ids(value: Any) -> bool:
@@ -183,8 +194,8 @@ class ChatMessage(BaseModel):
             kind, text = part.get("type"), part.get("text")
             if kind not in ("text", "input_text") or not isinstance(text, str):
                 raise RequestError(
-                    f"messages[{index}].content[{number}] is of type {kind!r}; this model reads "
-                    'only {"type": "text", "text": "..."}',
+                    f"messages[{index}].content[{number}] is of type {shown(kind)}; this model "
+                    'reads only {"type": "text", "text": "..."}',
                     param=f"messages.{index}.content",
                     code="unsupported_parameter",
                 )

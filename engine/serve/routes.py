@@ -61,16 +61,10 @@ async def _start_completion(
     given = 1 if body.only_echoes else body.max_tokens
     limit = COMPLETION_DEFAULT_MAX_TOKENS if given is None else given
     sampling = body.sampling(max_tokens=limit)
-    prompts: list[Prompt] = []
-    for given_prompt in body.prompts():
-        if isinstance(given_prompt, str):
-            prompt = Prompt(await service.encode(given_prompt), given_prompt)
-        else:
-            prompt = Prompt(given_prompt)
-            service.check_token_ids(given_prompt)
-        at_fault = "prompt" if given is None or body.only_echoes else "max_tokens"
+    prompts = await service.prompts(body.prompts())
+    at_fault = "prompt" if given is None or body.only_echoes else "max_tokens"
+    for prompt in prompts:
         service.check_length(len(prompt.token_ids), given, at_fault)
-        prompts.append(prompt)
     if given is None:  # a default must not refuse a prompt that leaves room for fewer tokens
         room = service.room_after(max(len(prompt.token_ids) for prompt in prompts))
         sampling = replace(sampling, max_tokens=min(limit, room))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.async_engine import AsyncEngine
 from engine.config import EngineConfig
@@ -20,11 +20,17 @@ from engine.serve.admin import LiveKnobs
 from engine.serve.choices import Choice, Echo
 from engine.serve.generation import Generation
 from engine.serve.logprobs import TokenLog, prompt_text
-from engine.serve.protocol import MAX_CHOICES, GenerationBody
+from engine.serve.protocol import GenerationBody
 from engine.tokenizer import Tokenizer
+
+Result = TypeVar("Result")
 
 _LONG_TEXT_CHARS = 16_384
 """Texts from here on are tokenized beside the event loop, which must keep streaming."""
+
+
+_TEMPLATE_CHARS = 64
+"""About what a chat template writes around each message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,24 @@ class Service:
                 status=404,
             )
 
-    async def encode(self, text: str) -> list[int]:
-        """Token ids of a plain prompt."""
-        self._check_chars(len(text), "prompt")
-        if len(text) < _LONG_TEXT_CHARS:
-            return self.tokenizer.encode(text)
-        return await asyncio.to_thread(self.tokenizer.encode, text)
+    async def prompts(self, given: Sequence[str | list[int]]) -> list[Prompt]:
+        """The plain prompts of one request, texts or token ids. Raises RequestError."""
+        for prompt in given:
+            if isinstance(prompt, str):
+                self._check_chars(len(prompt), "prompt")
+            else:
+                self.check_token_ids(prompt)
+
+        def encoded() -> list[Prompt]:
+            return [
+                Prompt(self.tokenizer.encode(prompt), prompt)
+                if isinstance(prompt, str)
+                else Prompt(prompt)
+                for prompt in given
+            ]
+
+        num_chars = sum(len(prompt) for prompt in given if isinstance(prompt, str))
+        return await _beside(encoded, num_chars=num_chars)
 
     async def encode_chat(
         self, messages: list[dict[str, Any]], variables: dict[str, Any]
@@ -78,9 +96,14 @@ class Service:
         """Token ids of a conversation."""
         num_chars = sum(len(message["content"]) for message in messages)
         self._check_chars(num_chars, "messages")
-        if num_chars < _LONG_TEXT_CHARS:
-            return self.tokenizer.chat_prompt(messages, variables)
-        return await asyncio.to_thread(self.tokenizer.chat_prompt, messages, variables)
+
+        def encoded() -> list[int]:
+            text = self.tokenizer.chat_text(messages, variables)
+            self._check_chars(len(text), "messages")
+            return self.tokenizer.encode(text, add_special_tokens=False)
+
+        around = sum(len(message["role"]) + _TEMPLATE_CHARS for message in messages)
+        return await _beside(encoded, num_chars=num_chars + around)
 
     def room_after(self, prompt_tokens: int) -> int:
         """Tokens that may follow a prompt, in the model's context and in the KV pool; at least 1,
@@ -148,12 +171,6 @@ class Service:
         """Queue every choice of every prompt; RequestError when the engine refuses one."""
         self._check_stop_token_ids(sampling.stop_token_ids)
         per_prompt = body.num_choices_per_prompt
-        if len(prompts) * per_prompt > MAX_CHOICES:
-            raise RequestError(
-                f"a request may have at most {MAX_CHOICES} outputs (prompts × n), got "
-                f"{len(prompts) * per_prompt}",
-                param="n",
-            )
         choices: list[Choice] = []
         sequences: list[EngineSequence] = []
         for prompt in prompts:
@@ -194,6 +211,11 @@ class Service:
                 text = prompt_text(self.tokenizer.token_bytes, prompt.token_ids)
             choice.echo = Echo(prompt.token_ids, text, alone=body.only_echoes)
         return choice
+
+
+async def _beside(work: Callable[[], Result], *, num_chars: int) -> Result:
+    """The work's result; where its text is long, done beside the event loop."""
+    return work() if num_chars < _LONG_TEXT_CHARS else await asyncio.to_thread(work)
 
 
 def _own_seed(sampling: SamplingParams, number: int) -> SamplingParams:

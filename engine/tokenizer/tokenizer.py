@@ -56,14 +56,19 @@ class Tokenizer:
     def chat_prompt(
         self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
     ) -> list[int]:
-        """Token ids of a conversation, up to where the assistant answers, as the model's chat
-        template writes it; variables are further names that the template may read."""
+        """Token ids of chat_text."""
+        return self.encode(self.chat_text(messages, variables), add_special_tokens=False)
+
+    def chat_text(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+    ) -> str:
+        """A conversation up to where the assistant answers, as the model's chat template writes it;
+        variables are further names that the template may read."""
         if self.chat_template is None:
             raise RequestError(
                 "this model has no chat template; use /v1/completions", param="messages"
             )
-        text = self.chat_template.render(messages, variables or {})
-        return self.encode(text, add_special_tokens=False)
+        return self.chat_template.render(messages, variables or {})
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

@@ -59,6 +59,7 @@ def test_invalid_utf8_is_refused() -> None:
         ("n", 129),
         ("stop", ""),
         ("stop", [1]),
+        ("stop", ["a"] * 1025),
         ("stop_token_ids", [-1]),
         ("stream", "yes"),
         ("seed", "a"),
