@@ -279,4 +279,5 @@ def _with_settings(watched: Watched) -> Case:
     asked = source if watched.reachable else None
     config, each = settings(asked, watched.resolve, found, KnownSettings({}, {}))
     status = watched.status
-    return Case(Signals("", "", time.time(), 0.0, status, config=config, each=each), DEFAULT)
+    told = Signals("", "", time.time(), 0.0, status, config=config, config_by_replica=each)
+    return Case(told, DEFAULT)

@@ -50,7 +50,9 @@ def subject_of(settings: Settings, diagnosis: Diagnosis) -> Subject:
 def _own(diagnosis: Diagnosis, instance: str) -> dict[str, str]:
     """Of the instance, or of the first of its engines; {} where it gives no metrics."""
     mine = (
-        dict(own) for name, own in diagnosis.each.items() if f"{name}/".startswith(f"{instance}/")
+        dict(own)
+        for name, own in diagnosis.config_by_replica.items()
+        if f"{name}/".startswith(f"{instance}/")
     )
     return next(mine, {})
 

@@ -70,7 +70,7 @@ class ScrapeSource(WindowedSource):
             self._keeper.close()
 
     def over(self, window_s: float) -> MetricSource:
-        return further(self, window_s, self.status().watched_s or 0.0, self.kept) or self
+        return history_beyond(self, window_s, self.status().watched_s or 0.0, self.kept) or self
 
     def kept(self, window_s: float) -> PointStore | None:
         """What is kept of a window, and what came since; None where there is nothing to read."""
@@ -132,7 +132,7 @@ class ScrapeSource(WindowedSource):
             self._problem = None
 
 
-def further(
+def history_beyond(
     live: WindowedSource, window_s: float, held_s: float, kept: Callable[[float], KeptStore | None]
 ) -> HistorySource | None:
     """The history where memory, which holds held_s, does not reach back so far and what is kept

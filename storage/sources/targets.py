@@ -26,7 +26,7 @@ from storage.sources.joined import JoinedPoints, of_target
 from storage.sources.keeper import FaultLog
 from storage.sources.longterm import STARTED, HistorySource
 from storage.sources.matrix import Matrix
-from storage.sources.scrape import ScrapeSource, further
+from storage.sources.scrape import ScrapeSource, history_beyond
 from storage.sources.store import HORIZON_S
 
 if TYPE_CHECKING:
@@ -67,14 +67,15 @@ class ScrapedTargets:
 
     def at_once(self, wanted: Wanted) -> MetricSource:
         look = self._look()
-        return self._further(look, wanted.window_s) or look
+        return self._beyond(look, wanted.window_s) or look
 
     def over(self, window_s: float) -> MetricSource:
-        return self._further(self._look(), window_s) or self
+        return self._beyond(self._look(), window_s) or self
 
-    def _further(self, look: GatheredSource, window_s: float) -> HistorySource | None:
+    def _beyond(self, look: GatheredSource, window_s: float) -> HistorySource | None:
         held_s = look.status().watched_s
-        return further(look, window_s, HORIZON_S if held_s is None else held_s, self._kept)
+        held_s = HORIZON_S if held_s is None else held_s
+        return history_beyond(look, window_s, held_s, self._kept)
 
     def _kept(self, window_s: float) -> JoinedPoints | None:
         """What is kept of all of them; None where that of one cannot be read."""

@@ -200,7 +200,9 @@ def diagnosed(**admin: str) -> Diagnosis:
         f"{name}:1": {"admin": value, "max_num_seqs": cap}
         for (name, value), cap in zip(admin.items(), ("8", "64"), strict=True)
     }
-    return Diagnosis(0.0, 60.0, "t", "slotune", "traffic", "", config={"device": "cpu"}, each=each)
+    return Diagnosis(
+        0.0, 60.0, "t", "slotune", "traffic", "", config={"device": "cpu"}, config_by_replica=each
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ def test_advice_for_several_is_tried_on_the_first_that_lets_its_knobs_be_changed
 
 def test_the_engines_of_one_of_them_are_found_by_its_instance() -> None:
     each = {"b:1/0": {"admin": "True"}, "b:1/1": {"admin": "True"}, "a:11/0": {"admin": "True"}}
-    found = subject_of(TWO, replace(diagnosed(a="", b=""), each=each))
+    found = subject_of(TWO, replace(diagnosed(a="", b=""), config_by_replica=each))
     assert (found.url, found.config) == ("http://b:1", {"device": "cpu", "admin": "True"})
 
 

@@ -83,7 +83,7 @@ def collect(
     )  # fmt: skip
     return Signals(
         target, look.dialect, look.at_s, look.window_s, look.status, readings, breakdowns,
-        config=config, models=look.models(), each=each,
+        config=config, models=look.models(), config_by_replica=each,
     )  # fmt: skip
 
 

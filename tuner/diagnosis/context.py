@@ -53,7 +53,7 @@ class Case:
     @property
     def replicas(self) -> int:
         """How many engines the figures are of; 1 where they are not told apart."""
-        return max(1, len(self.s.of("running_by_replica")), len(self.s.each))
+        return max(1, len(self.s.of("running_by_replica")), len(self.s.config_by_replica))
 
     def waiting(self) -> float:
         """Requests waiting: the greater of now and the window's mean."""

@@ -104,9 +104,9 @@ class NodeResult:
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """All nodes in tree order (parents before children). traffic: "traffic", "no_traffic" or
-    "unknown"; missing_slos names the SLOs without which a node could not be judged. config are the
-    settings of the target, of several replicas those that are alike; each: by replica, its own.
-    up: whether the target answered."""
+    "unknown"; missing_slos names the SLOs without which a node could not be judged. config: the
+    settings of the target, of several replicas those that are alike; config_by_replica: each one's
+    own. up: whether the target answered."""
 
     at_s: float
     window_s: float
@@ -117,7 +117,7 @@ class Diagnosis:
     nodes: tuple[NodeResult, ...] = ()
     missing_slos: tuple[str, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
-    each: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    config_by_replica: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     up: bool = True
 
     @property

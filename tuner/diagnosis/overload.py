@@ -111,7 +111,7 @@ def _raisable(case: Case, values: list[float], highs: list[float]) -> str | None
     """`8 at b can be raised, up to 64`, of the first replica that has room; None where none has.
     Which one is said where they differ."""
     settings = list(zip(values, highs, strict=True))
-    for name, (value, high) in zip(case.s.each or ("",), settings, strict=True):
+    for name, (value, high) in zip(case.s.config_by_replica or ("",), settings, strict=True):
         if value < high:
             where = f" at {name}" if len(set(settings)) > 1 else ""
             return f"{value:g}{where} can be raised, up to {high:g}"

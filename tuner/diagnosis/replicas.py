@@ -184,7 +184,7 @@ def _with_room(case: Case, full: str) -> str | None:
 
 def _at_its_cap(case: Case, replica: str, full: str) -> bool:
     """Whether as many run as its max_num_seqs lets, where that is less than the full one's."""
-    cap, most = (case.s.own("max_num_seqs", name) for name in (replica, full))
+    cap, most = (case.s.number_at("max_num_seqs", name) for name in (replica, full))
     if cap is None or most is None or cap >= most:
         return False
     return case.s.of("running_by_replica").get(replica, 0.0) >= case.t("at_cap") * cap

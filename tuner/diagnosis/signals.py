@@ -18,8 +18,8 @@ class Signals:
     """One look at one target.
 
     readings by signal name (the registry's), breakdowns by signal name then label value, config the
-    server's settings by our knob names, of several replicas those that are alike; each: by replica,
-    its own. at_s is Unix seconds, window_s what rates cover.
+    server's settings by our knob names, of several replicas those that are alike;
+    config_by_replica: each one's own. at_s is Unix seconds, window_s what rates cover.
     """
 
     target: str
@@ -31,7 +31,7 @@ class Signals:
     breakdowns: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
-    each: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    config_by_replica: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Reading:
         missing = Reading(Outcome.NO_DATA, query=name, reason=f"{name} was not collected")
@@ -51,14 +51,15 @@ class Signals:
         tell (or says "None")."""
         return _number(self.config.get(name))
 
-    def own(self, name: str, replica: str) -> float | None:
+    def number_at(self, name: str, replica: str) -> float | None:
         """As number, of one replica; one that does not tell is as the others where these agree."""
-        return _number(self.each.get(replica, {}).get(name, self.config.get(name)))
+        own = self.config_by_replica.get(replica, {})
+        return _number(own.get(name, self.config.get(name)))
 
     def numbers(self, name: str) -> list[float] | None:
-        """As own, of every replica in turn; of the only one, or where they are not told apart, of
-        that. None where it is not known of one."""
-        found = [self.own(name, replica) for replica in self.each or ("",)]
+        """As number_at, of every replica in turn; of the only one as number. None where it is not
+        known of one."""
+        found = [self.number_at(name, replica) for replica in self.config_by_replica or ("",)]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else None
 
@@ -67,7 +68,7 @@ class Signals:
         found = {}
         for name in (*KNOBS, "device"):
             at: dict[str, list[str]] = {}
-            for replica, settings in self.each.items():
+            for replica, settings in self.config_by_replica.items():
                 if name in settings:
                     at.setdefault(settings[name], []).append(replica)
             if len(at) > 1:

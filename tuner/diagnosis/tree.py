@@ -53,8 +53,8 @@ def diagnose(
     draft = Diagnosis(
         at_s=signals.at_s, window_s=signals.window_s, target=signals.target,
         dialect=signals.dialect, traffic=case.traffic, headline="", nodes=nodes,
-        missing_slos=tuple(missing), config=dict(signals.config), each=dict(signals.each),
-        up=signals.status.up,
+        missing_slos=tuple(missing), config=dict(signals.config),
+        config_by_replica=dict(signals.config_by_replica), up=signals.status.up,
     )  # fmt: skip
     return replace(draft, headline=_headline(draft))
 

@@ -32,7 +32,8 @@ def differing(
     values: dict[str, Any] = {**base, "running": 72.0, "running_mean": 72.0, **planted}
     look = signals(breakdowns=parts, **values)
     config = {name: value for name, value in look.config.items() if name not in names}
-    return replace(look, config=config, each={name: config | own for name, own in each.items()})
+    own = {name: config | settings for name, settings in each.items()}
+    return replace(look, config=config, config_by_replica=own)
 
 
 def judged(look: Signals) -> Diagnosis:
@@ -67,7 +68,7 @@ def test_node_7_says_in_what_they_differ() -> None:
 def test_engine_knobs_are_not_said_to_be_the_same_where_they_differ() -> None:
     look = signals(**{**RUNNING, **QUEUE, "breakdowns": LOADED})
     assert "the same on the replica" in diagnose(look, SLOS).node("7.load").will_not_help[0]
-    other = replace(look, each={"a": {"chunk_size": "512"}, "b": {"chunk_size": "64"}})
+    other = replace(look, config_by_replica={"a": {"chunk_size": "512"}, "b": {"chunk_size": "64"}})
     node = diagnose(other, SLOS).node("7.load")
     assert node.firing
     assert node.will_not_help == ()
@@ -76,7 +77,7 @@ def test_engine_knobs_are_not_said_to_be_the_same_where_they_differ() -> None:
 def test_a_replica_at_a_cap_of_its_own_has_no_room() -> None:
     look = signals(**{**RUNNING, **QUEUE, "breakdowns": LOADED})
     own = {name: {**look.config, "max_num_seqs": cap} for name, cap in (("a", "64"), ("b", "8"))}
-    node = diagnose(replace(look, each=own), SLOS).node("7.load")
+    node = diagnose(replace(look, config_by_replica=own), SLOS).node("7.load")
     assert not node.firing
     assert "no other is known to have room" in node.summary
 
