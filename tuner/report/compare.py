@@ -111,9 +111,17 @@ def compare_lines(compared: Compared) -> list[str]:
     lines += [f"warning: {text}" for text in compared.warnings]
     lines += ["", *aligned(rows), ""]
     lines.append("  brackets: 95 % interval; n: samples; outcome: where the ratio's interval lies")
-    methods = dict.fromkeys(found.method for found in compared.figures.values() if found.method)
-    lines += [f"  {method}" for method in methods]
+    lines += [f"  {', '.join(keys)}: {method}" for method, keys in _methods(compared).items()]
     return [*lines, answer(compared)]
+
+
+def _methods(compared: Compared) -> dict[str, list[str]]:
+    """How outcomes were found, each way with its figures."""
+    methods: dict[str, list[str]] = {}
+    for key, found in compared.figures.items():
+        if found.method:
+            methods.setdefault(found.method, []).append(key)
+    return methods
 
 
 def answer(compared: Compared) -> str:
@@ -121,10 +129,11 @@ def answer(compared: Compared) -> str:
     if compared.worse:
         return f"B is worse in {', '.join(compared.worse)}"
     better = [key for key in compared.deciding if compared.outcome(key) == "improved"]
-    watched = ", ".join(compared.deciding)
-    if better:
-        return f"B is better in {', '.join(better)} and not shown to be worse in {watched}"
-    return f"B is not shown to be worse in {watched}"
+    others = ", ".join(key for key in compared.deciding if key not in better)
+    if not better:
+        return f"B is not shown to be worse in {others}"
+    told = f"B is better in {', '.join(better)}"
+    return f"{told} and not shown to be worse in {others}" if others else told
 
 
 def compare_dict(compared: Compared) -> dict[str, Any]:

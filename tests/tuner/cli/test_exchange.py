@@ -133,8 +133,12 @@ def test_compare_says_what_is_worse(database: str, tmp_path: Path, capsys: Captu
     out = told(capsys, "compare", "1", "2", "--database", database, "--html", str(page), code=1)
     assert "B is worse in ttft_p95" in out
     assert "paired by request" in out
+    assert any(line.startswith("  output_tps, total_tps, rps: ") for line in out.splitlines())
     assert "▼ worse" in page.read_text()
-    assert "B is better in ttft_p95" in told(capsys, "compare", "2", "1", "--database", database)
+    back = told(capsys, "compare", "2", "1", "--database", database)
+    better, others = back.splitlines()[-1].split(" and not shown to be worse in ")
+    assert better.startswith("B is better in ttft_p95")
+    assert "ttft_p95" not in others
     same = told_json(capsys, "compare", "1", "3", "--database", database, "--slo",
                      "ttft_p95<100ms")  # fmt: skip
     assert same["worse"] == []
