@@ -93,7 +93,7 @@ def _crosscheck_lines(made: Measurement) -> list[str]:
 
 
 def _difference(check: Check) -> str:
-    return "=" if check.client == check.server else f"{check.difference:+.1%}"
+    return "equal" if check.client == check.server else f"{check.difference:+.1%}"
 
 
 def _verdict_lines(made: Measurement, verdict: Verdict) -> list[str]:

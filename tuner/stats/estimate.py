@@ -42,13 +42,12 @@ class Estimate:
 
     @property
     def worth_text(self) -> str:
-        """`, 16 effective samples counted on of 25.3`; "" where all n count."""
+        """`, 16 of 25.3 effective samples counted`; "" where all n count."""
         if self.counted_n is None or self.counted_n >= self.n:
             return ""
-        counted = count_text(self.counted_n, "effective sample")
         if self.effective_n is None or math.floor(self.effective_n) == self.counted_n:
-            return f", {counted}"
-        return f", {counted} counted on of {digits(self.effective_n)}"
+            return f", {count_text(self.counted_n, 'effective sample')}"
+        return f", {self.counted_n:,} of {digits(self.effective_n)} effective samples counted"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able: infinities as "inf", NaN as null."""

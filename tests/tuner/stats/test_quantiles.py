@@ -96,8 +96,8 @@ def test_what_samples_are_worth_and_what_is_counted_on_have_a_name_each() -> Non
     assert found.effective_n is not None
     assert found.counted_n is not None
     assert found.counted_n < found.effective_n < 300
-    assert f"{found.counted_n} effective samples counted on" in found.method
-    assert found.method.endswith(f"of {found.effective_n:.3g}")
+    worth = f"{found.counted_n} of {found.effective_n:.3g} effective samples counted"
+    assert found.method.endswith(worth)
     assert Estimate.from_dict(found.as_dict()) == found
     share = share_estimate((values > 1.2) * 1.0)
-    assert f"{share.counted_n} effective samples counted on" in share.method
+    assert f"{share.counted_n} of " in share.method
