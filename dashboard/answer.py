@@ -25,7 +25,7 @@ from dashboard.history import (
 )
 from storage import Study, Verification
 from tuner.report.verify import TITLES
-from tuner.report.words import ANSWERS, GAINS
+from tuner.report.words import ANSWERS, DOUBTFUL, GAINS, is_confirmed
 from tuner.slo.pooled import Pooled
 from tuner.stats import CONFIDENCE
 from tuner.units import digits, show
@@ -54,7 +54,8 @@ class Side:
 class Answer:
     """title is "" while nothing is decided. flags: engine → command line, where one is recommended.
 
-    closest names the configuration nearest to the SLOs where none met them.
+    closest names the configuration nearest to the SLOs where none met them; model what was
+    measured, doubt what speaks against using the flags.
     """
 
     title: str
@@ -65,6 +66,8 @@ class Answer:
     best: Side | None
     closest: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+    doubt: str = ""
 
 
 def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Answer:
@@ -85,6 +88,8 @@ def answer_of(study: Study, found: Sequence[Point], objective: Objective) -> Ans
         best=_side(result.get("best"), found),
         closest=f"closest was {config_text(closest)}" if closest else "",
         flags=dict(result.get("flags") or {}) if recommends else {},
+        model=str((study.target or {}).get("model") or ""),
+        doubt="" if is_confirmed(result) else DOUBTFUL,
     )
 
 

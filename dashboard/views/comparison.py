@@ -12,6 +12,7 @@ from dashboard import history, markup
 from dashboard.answer import Answer, Side
 from dashboard.format import interval
 from dashboard.history import Estimate, Objective
+from tuner.report.flags import model_note, names_no_model
 from tuner.report.words import ANSWERS
 
 OUTCOME_TONES = {
@@ -52,9 +53,16 @@ def draw(answer: Answer, objective: Objective, *, running: bool, loads: int = 1)
     present = [(name, side) for name, side in sides if side is not None]
     if present:
         st.html(table(present, objective.metric))
+    _commands(answer)
+
+
+def _commands(answer: Answer) -> None:
+    called = f"To try the best candidate ({answer.doubt})" if answer.doubt else "To run it"
     for engine, command in answer.flags.items():
-        st.html(f'<div class="sub">To run it with {markup.escape(engine)}:</div>')
+        st.html(f'<div class="sub">{markup.escape(f"{called} with {engine}")}:</div>')
         st.code(command, language=None, wrap_lines=True)
+    if any(names_no_model(command) for command in answer.flags.values()):
+        st.html(f'<div class="sub">{markup.escape(model_note(answer.model))}</div>')
 
 
 def config_cell(config: Mapping[str, Any]) -> str:

@@ -34,6 +34,12 @@ def test_commands_are_those_of_a_recommendation(result: dict[str, Any], recommen
     assert told(**result).flags == (FLAGS if recommended else {})
 
 
+def test_commands_of_a_candidate_that_is_not_shown_to_meet_the_slos_say_so() -> None:
+    best = BASELINE | {"verdict": {"state": "inconclusive", "clauses": []}}
+    assert told(answer="undecided", baseline=BASELINE, best=best).doubt.startswith("not confirmed")
+    assert told(answer="undecided", baseline=BASELINE, best=BASELINE).doubt == ""
+
+
 def test_only_a_baseline_is_undecided() -> None:
     found = told(answer="undecided", reason="only the baseline has a result", baseline=BASELINE)
     assert (found.title, found.tone) == ("Undecided", "warn")

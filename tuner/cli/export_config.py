@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         check_output("--output", args.output, args.database)
     with open_database(args.database, read_only=True) as database:
-        config, target = _chosen(database, args.study)
+        config, target, doubt = _chosen(database, args.study)
     exported = Served.by(target).exported(config, args.service or "")
     if args.model:
         exported = replace(exported, given=args.model)
-    text = exported_text(exported, args.form or exported.spoken)
+    text = doubt + exported_text(exported, args.form or exported.spoken)
     if args.output is None:
         print(text, end="")
     else:
@@ -72,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _chosen(database: Database, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The configuration a study recommends: its best, else the baseline it says to keep."""
+def _chosen(database: Database, name: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """The configuration a study recommends, its best, else the baseline it says to keep; its
+    target; a comment that says what is in doubt, or ""."""
     from tuner.errors import UserError
     from tuner.exchange.belonging import study_named
     from tuner.report.words import ANSWERS
@@ -82,13 +83,19 @@ def _chosen(database: Database, name: str) -> tuple[dict[str, Any], dict[str, An
     result = study.result or {}
     best = (result.get("best") or {}).get("config")
     if best:
-        return dict(best), study.target or {}
+        return dict(best), study.target or {}, _doubt(result)
     if not result:
         raise UserError(f"study {name!r} has no answer yet ({study.state}); go on with it first")
     answer = str(result.get("answer"))
     baseline = (result.get("baseline") or {}).get("config")
     if baseline and answer == "keep_baseline":
-        return dict(baseline), study.target or {}
+        return dict(baseline), study.target or {}, ""
     reason = result.get("reason")
     why = f"{ANSWERS.get(answer, answer)}: {reason}" if reason else "none is shown to meet the SLOs"
     raise UserError(f"study {name!r} recommends no configuration ({why})")
+
+
+def _doubt(result: dict[str, Any]) -> str:
+    from tuner.report.words import DOUBTFUL, is_confirmed
+
+    return "" if is_confirmed(result) else f"# the study's best candidate, {DOUBTFUL}\n"

@@ -127,10 +127,15 @@ def model_note(model: str) -> str:
     return f"{MODEL}: the hub id or the path by which that engine loads the model measured{called}"
 
 
+def names_no_model(command: str) -> bool:
+    """Whether MODEL stands in it for a model."""
+    return MODEL in command.split()
+
+
 def command_lines(told: Mapping[str, str], model: str) -> list[str]:
     """Commands by engine, and what MODEL stands for where one has it."""
     lines = [f"  {name:<11} {command}" for name, command in told.items()]
-    unknown = any(MODEL in command.split() for command in told.values())
+    unknown = any(map(names_no_model, told.values()))
     return [*lines, f"  {model_note(model)}"] if unknown else lines
 
 

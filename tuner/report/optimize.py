@@ -13,7 +13,7 @@ from tuner.report.flags import Served, command_lines, commands
 from tuner.report.front import front_dicts, front_lines
 from tuner.report.table import aligned as aligned
 from tuner.report.table import estimate_text as estimate_text
-from tuner.report.words import ANSWERS, GAINS, VERDICTS
+from tuner.report.words import ANSWERS, DOUBTFUL, GAINS, VERDICTS
 from tuner.search.decide import Decision
 from tuner.search.goal import Goal
 from tuner.search.levels import LOOKS
@@ -92,8 +92,7 @@ def report_lines(
     if not decision.met and decision.best is None:
         lines += _closest_lines(decision, nearest)
     if decision.answer != "none_feasible":
-        untold = [] if decision.recommends else ["  the baseline (nothing is recommended yet):"]
-        lines += ["", *untold, *_command_lines(decision, served)]
+        lines += ["", *_what_is_started(decision), *_command_lines(decision, served)]
     lines += [f"caution: {text}" for text in cautions(decision, goal, outcomes)]
     lines += [
         f"not started: {count_text(n, 'proposal')}, {why}" for why, n in (ruled_out or {}).items()
@@ -124,6 +123,14 @@ def cautions(decision: Decision, goal: Goal, outcomes: Sequence[Outcome]) -> lis
 
 def _under(load: str) -> str:
     return f" under {load}" if load else ""
+
+
+def _what_is_started(decision: Decision) -> list[str]:
+    """A line over the commands, where they are not those of a recommendation."""
+    if not decision.recommends:
+        return ["  the baseline (nothing is recommended yet):"]
+    doubtful = decision.best_config is not None and not decision.met
+    return [f"  the best candidate ({DOUBTFUL}):"] if doubtful else []
 
 
 def _command_lines(decision: Decision, served: Served) -> list[str]:

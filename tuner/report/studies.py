@@ -12,7 +12,7 @@ from storage import Measurement, Study, Verification
 from tuner.report.flags import command_lines
 from tuner.report.optimize import aligned, estimate_text
 from tuner.report.verify import TITLES
-from tuner.report.words import ANSWERS, VERDICTS
+from tuner.report.words import ANSWERS, DOUBTFUL, VERDICTS, is_confirmed
 from tuner.stats import Estimate
 from tuner.targets.base import config_text
 
@@ -84,7 +84,8 @@ def _commands(study: Study) -> list[str]:
         return []
     side = "best" if best else "baseline"
     lines = command_lines(result["flags"], str((study.target or {}).get("model") or ""))
-    return ["", f"  commands that start the {side} configuration", *lines]
+    doubt = "" if is_confirmed(result) else f" ({DOUBTFUL})"
+    return ["", f"  commands that start the {side} configuration{doubt}", *lines]
 
 
 def _figure(figures: Mapping[str, Any], key: str) -> str:

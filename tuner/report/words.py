@@ -5,7 +5,8 @@ The words for verdicts stand beside their states (tuner.slo.judge).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tuner.slo import VERDICTS as VERDICTS
 from tuner.units import show
@@ -21,6 +22,9 @@ ANSWERS = {
     "swept": "Swept",
 }
 
+DOUBTFUL = "not confirmed: it is not shown to meet the SLOs"
+"""Said of an undecided study's best candidate wherever its commands stand."""
+
 MARKS = {"pass": "✔", "fail": "✘", "inconclusive": "?"}
 
 OUTCOMES = {
@@ -35,6 +39,12 @@ GAINS = {
     "no_difference": "no difference",
     "inconclusive": "not confirmed",
 }
+
+
+def is_confirmed(result: Mapping[str, Any]) -> bool:
+    """Whether the best configuration of a stored result, where it has one, meets the SLOs."""
+    verdict = (result.get("best") or {}).get("verdict") or {}
+    return bool(verdict.get("state", "pass") == "pass")
 
 
 FIGURE_HEAD = f"{'figure':14}{'value':>12}{'95 % interval':>30}{'n':>8}  method"

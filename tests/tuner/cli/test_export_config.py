@@ -46,6 +46,18 @@ def test_the_tuned_engines_command_line(
     assert "no/such/file cannot be written: there is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["slotune", "vllm", "env", "helm"])
+def test_a_candidate_that_is_not_shown_to_meet_the_slos_is_told_so(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    undecided = {"best": BEST["best"] | {"verdict": {"state": "inconclusive"}}}
+    study(tmp_path, undecided | {"answer": "undecided"})
+    assert main(["export-config", "s", "--as", form]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "# the study's best candidate, not confirmed: it is not shown to meet the SLOs"
+
+
 @pytest.mark.parametrize(
     ("result", "says"),
     [

@@ -32,10 +32,10 @@ def decision(outcomes: list[Outcome]) -> Decision:
     return decide(outcomes, DEFAULTS, GOAL)
 
 
-def report(outcomes: list[Outcome]) -> str:
+def report(outcomes: list[Outcome], found: Decision | None = None) -> str:
     return "\n".join(
         report_lines(
-            decision(outcomes),
+            found or decision(outcomes),
             GOAL,
             served=Served("m", "slotune"),
             load="load X",
@@ -62,6 +62,20 @@ def test_where_nothing_met_no_gain_is_told_and_the_nearest_has_figures() -> None
     assert "chunk_size=256" in nearest[0]
     assert nearest[1].startswith("  ttft_p95 ")
     assert " n=" in nearest[1]
+
+
+def test_commands_of_a_candidate_that_is_not_shown_to_meet_the_slos_say_so() -> None:
+    outcomes = nothing_met()
+    found = decision(outcomes)
+    verdict = dataclasses.replace(found.baseline.verdict, state="inconclusive")
+    best = dataclasses.replace(found.baseline, verdict=verdict)
+    doubtful = dataclasses.replace(found, answer="undecided", best_config=SMALL, best=best)
+    assert "  the best candidate (not confirmed: it is not shown to" in report(outcomes, doubtful)
+    stored = result_dict(
+        doubtful, GOAL, served=Served("m", "slotune"), outcomes=outcomes, nearest=None
+    )
+    text = "\n".join(study_lines(study(stored), []))
+    assert "commands that start the best configuration (not confirmed: it is not" in text
 
 
 def test_the_baseline_is_not_called_closest_to_itself() -> None:

@@ -34,7 +34,7 @@ from tuner.report.optimize import cautions, gain_text
 from tuner.report.study import MARGIN, StudyReport
 from tuner.report.study_health import checks
 from tuner.report.study_text import UNCONFIRMED, changed_text, not_done, ruled_out
-from tuner.report.words import ANSWERS
+from tuner.report.words import ANSWERS, DOUBTFUL
 from tuner.search.axis import Axis
 from tuner.units import count_text, show
 
@@ -69,7 +69,7 @@ def render_study_html(report: StudyReport) -> str:
         section("Knob importances", _importances(report), _importances_lead()),
         section("What the SLOs cost", _price(report), _price_lead(report)),
         section("Timeline", timeline(report), "Seconds since the study's first measurement."),
-        section(_start_title(report), _flags(report)),
+        section(_start_title(report), _flags(report), _start_doubt(report)),
         section(
             "All measurements", study_tables.measurements(report) if report.points else "",
             _count(report),
@@ -228,6 +228,12 @@ def _start_title(report: StudyReport) -> str:
     decision = report.decision
     kept = decision is not None and decision.recommends and decision.best_config is None
     return "Start a server with the baseline" if kept else "Start a server with it"
+
+
+def _start_doubt(report: StudyReport) -> str:
+    decision = report.decision
+    candidate = decision is not None and decision.best_config is not None and not decision.met
+    return f"The best candidate, {DOUBTFUL}." if candidate else ""
 
 
 def _flags(report: StudyReport) -> str:
