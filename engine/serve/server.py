@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import resource
 import signal
 import socket
 import threading
@@ -48,7 +49,11 @@ def _why_not(host: str, port: int, error: Exception) -> str:
 
 
 def listen(listener: socket.socket) -> None:
-    """Begin to accept connections; fails when another process won the race for the port."""
+    """Begin to accept connections, as many as the system grants files; fails when another process
+    won the race for the port."""
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # some systems refuse their own hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     try:
         listener.listen(_BACKLOG)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,17 @@ def test_a_chat_template_that_is_no_text(folder: Path) -> None:
         assert "chat_template must be a text, is 5" in refusal(folder)
     finally:
         (folder / "tokenizer_config.json").unlink()
+
+
+def test_as_many_connections_as_the_system_grants() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 512), hard))
+    try:
+        with server.bind("127.0.0.1", 0) as listener:
+            server.listen(listener)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_requests_are_served_although_stdout_is_full(
