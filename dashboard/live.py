@@ -89,7 +89,7 @@ class Watched:
         name = self.resolve(signal)
         if name is None or self._unreachable is not None:
             return {}
-        return self.source.breakdown(f"{name}_bucket", "le", window_s)
+        return self.source.breakdown(f"{name}_bucket", "le", window_s, labels_of(signal, name))
 
     @property
     def reachable(self) -> bool:
@@ -240,9 +240,12 @@ def _hit_rate(watched: Watched, window_s: float) -> Reading:
 
 
 def _latency(watched: Watched, signal: str, window_s: float) -> Latency:
-    mean = watched.ask(signal, lambda s, n: s.mean(n, window_s))
+    mean = watched.ask(signal, lambda s, n: s.mean(n, window_s, labels_of(signal, n)))
     quantiles = {
-        q: watched.ask(signal, lambda s, n, q=q: s.quantile(n, q, window_s))  # type: ignore[misc]
+        q: watched.ask(
+            signal,
+            lambda s, n, q=q: s.quantile(n, q, window_s, labels_of(signal, n)),  # type: ignore[misc]
+        )
         for q in QUANTILES
     }
     counts = watched.buckets(signal, window_s) if mean.ok else {}

@@ -7,8 +7,10 @@ import pytest
 
 from dashboard.judge import latency_slos
 from dashboard.live import Latency, Watched, attainment, binding_shares, chart_points, take
+from storage.sources import RecordedSource
 from storage.sources.base import Outcome, Reading
 from tests.dashboard.fake_source import GAUGES, RATES, FakeSource
+from tests.tuner.diagnosis.engine_pages import page
 from tuner.stats.rates import clopper_pearson
 
 
@@ -23,6 +25,16 @@ def test_reads_every_figure_with_window_and_samples() -> None:
     hits, queries = RATES["vllm:prefix_cache_hits_total"], RATES["vllm:prefix_cache_queries_total"]
     assert snapshot.prefix_hit_rate.value == pytest.approx(hits / queries)
     assert snapshot.latencies["ttft"].mean.samples == 555
+
+
+def test_sglangs_prefill_is_one_of_its_stages() -> None:
+    pages = [page("sglang-0.5.23", moment) for moment in ("begun", "kv-starved")]
+    source = RecordedSource([(1.8e9 + 20 * i, text) for i, text in enumerate(pages)])
+    latencies = take(source, 60.0).latencies
+    prefill, queue = latencies["prefill"], latencies["queue"]
+    assert prefill.mean.samples == queue.mean.samples == int(prefill.buckets[-1][1])
+    assert 1.0 < (prefill.mean.value or 0.0) < (queue.mean.value or 0.0)
+    assert 1.0 < (prefill.quantiles[0.5].value or 0.0) < 2.0
 
 
 def test_what_a_long_window_asks_is_asked_of_what_reaches_so_far() -> None:

@@ -44,6 +44,8 @@ GROWTH_S = 600.0
 LONG = ("waiting", "prefix_queries", "prefix_hits")
 """Signals looked at over longer than the window."""
 
+ESTIMATES = ("flops", "read_bytes", "write_bytes")
+
 BASELINE_WINDOWS = 5
 """The hit rate "before" is that of this many windows."""
 
@@ -71,6 +73,7 @@ def collect(
         source.at_once(_wanted(window_s)), window_s, dialect, time.time() if at_s is None else at_s
     )
     readings = {spec.name: look.read(spec) for spec in (*SPECS, *_extra(quantiles or {}))}
+    readings |= look.not_estimated(readings)
     readings |= look.trends()
     readings |= look.before(readings) | dict(client or {})
     breakdowns = {spec.name: look.split(spec) for spec in BREAKDOWNS}
@@ -147,6 +150,8 @@ class _Look:
             reason = self.status.reason or "the target does not answer"
             return Reading(Outcome.UNREACHABLE, reason=reason)
         names = spec.names(self.dialect)
+        if isinstance(spec, SignalSpec) and names and spec.beside in self.names:
+            return Reading(Outcome.VALUE, 0.0, query=names[0], window_s=self.window_s)
         wanted = names[0] if names else f"{spec.name} (no such metric in {self.dialect})"
         return Reading(Outcome.NO_DATA, query=wanted, reason=f"{wanted} is not exported")
 
@@ -159,6 +164,17 @@ class _Look:
             reason = f"{name} is {reading.value:g}, which is no share of a whole"
             return Reading(Outcome.NO_DATA, query=reading.query, reason=reason)
         return reading
+
+    def not_estimated(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
+        """vLLM exports its estimates also where it makes none: they stay 0 whatever is computed."""
+        if not any(readings[name].value for name in ("generated", "prompted")):
+            return {}
+        found = {}
+        for name in ESTIMATES:
+            if readings[name].value == 0 and (metric := self.named(name)):
+                reason = f"{metric} stays 0 while tokens are computed"
+                found[name] = Reading(Outcome.NO_DATA, query=metric, reason=reason)
+        return found
 
     def _ask(self, spec: SignalSpec, name: str) -> Reading:
         source, window_s = self.source, self.window_s
@@ -218,13 +234,20 @@ class _Look:
         if hit and asked:
             long_s = BASELINE_WINDOWS * self.window_s
             hits, queries = self.source.increase(hit, long_s), self.source.increase(asked, long_s)
+            before = _ratio(hits, queries)
             if self.status.window_s(long_s) > self.window_s:
-                rates["hit_rate_before"] = _ratio(hits, queries)
-            if hits.ok and queries.ok:
-                written = (queries.value or 0.0) - (hits.value or 0.0)
-                query = f"{queries.query} - {hits.query}"
-                rates["prefix_written"] = replace(queries, value=written, query=query)
+                rates["hit_rate_before"] = before
+            if before.value is not None:
+                rates["prefix_written"] = self._written(queries, before.value, long_s)
         return rates
+
+    def _written(self, queries: Reading, hit_rate: float, long_s: float) -> Reading:
+        """Prompt tokens that no hit spared. vLLM up to 0.9 looks a waiting request up at every
+        step and counts its tokens each time: no more are written than prompts were read."""
+        prompted = self.named("prompted")
+        read = self.source.increase(prompted, long_s) if prompted else queries
+        least = min((queries, read if read.ok else queries), key=lambda r: r.value or 0.0)
+        return replace(least, value=(least.value or 0.0) * (1.0 - hit_rate))
 
     def named(self, signal: str) -> str | None:
         """The exported name of a signal of the registry."""

@@ -19,6 +19,7 @@ from tuner.slo.grammar import Clause
 
 LOOK_AT_ONE = "look at one replica at a time, by its own --url or --label instance=NAME"
 LOOK_FOR_IT = "check that the target exports it and that the source scrapes it"
+_SERVED = ("running", "waiting", "finished", "generated", "prompted", "ttft")
 SAMPLES = "samples"
 """Name of the evidence that says how few samples there were."""
 
@@ -47,8 +48,15 @@ class Case:
         counts = [self.s.value(n) for n in ("finished", "generated", "preemptions", "rejections")]
         if any(value for value in (*gauges, *counts)):
             return "traffic"
-        known = any(value is not None for value in gauges)
+        known = self.unserved or any(value is not None for value in gauges)
         return "no_traffic" if known and self.s.status.up else "unknown"
+
+    @property
+    def unserved(self) -> bool:
+        """Only settings are exported: vLLM's V0 engine and SGLang add the rest with their first
+        request."""
+        absent = all(self.s[name].outcome is Outcome.NO_DATA for name in _SERVED)
+        return absent and bool(self.s.config) and self.s.status.up
 
     @property
     def replicas(self) -> int:

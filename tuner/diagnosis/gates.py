@@ -17,7 +17,7 @@ TRUST = Frame("0", "Trust")
 PARTS = ("queue", "prefill", "inference")
 """Parts of e2e, in most engines observed with it when a request finishes."""
 
-LIVE = {"sglang": ("queue",)}
+LIVE = {"sglang": ("queue", "prefill")}
 """By dialect: parts observed as they happen, so of other requests than those that finished."""
 
 
@@ -47,10 +47,11 @@ def trust(case: Case) -> Check:
     if anew := sorted(case.s.of(STARTED_ANEW)):
         return _some_anew(case, anew)
     said = {
+        "unserved": "fresh and up; no request yet: the engine tells its figures from the first on",
         "traffic": "fresh, up, plausible",
         "no_traffic": "fresh and up; no traffic in the window",
         "unknown": "fresh and up, but neither running nor waiting is exported",
-    }[case.traffic]
+    }["unserved" if case.unserved else case.traffic]
     node = TRUST.blank(case, State.OK, said)
     return _with_value(Check(node), status.age_s, limit_s)
 

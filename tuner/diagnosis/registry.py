@@ -43,10 +43,15 @@ LATENCIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "e2e": (("vllm:e2e_request_latency_seconds",), ("sglang:e2e_request_latency_seconds",)),
     "queue": (("vllm:request_queue_time_seconds",), ("sglang:queue_time_seconds",)),
-    "prefill": (("vllm:request_prefill_time_seconds",), ()),
+    "prefill": (
+        ("vllm:request_prefill_time_seconds",),
+        ("sglang:per_stage_req_latency_seconds",),
+    ),
     "inference": (("vllm:request_inference_time_seconds",), ()),
 }
 """Histograms in seconds; each gives NAME (the mean) and NAME_p50, _p95, _p99."""
+
+_STAGE = {"sglang:per_stage_req_latency_seconds": {"stage": "prefill_forward"}}
 
 QUANTILES = (0.5, 0.95, 0.99)
 
@@ -58,11 +63,11 @@ def quantile_name(metric: str, q: float) -> str:
 
 def latency_specs(metric: str, quantiles: tuple[float, ...] = QUANTILES) -> tuple[SignalSpec, ...]:
     vllm, sglang = LATENCIES[metric]
-    mean = SignalSpec(metric, "s", "mean", vllm, sglang, how_to_get=_ENGINE)
+    mean = SignalSpec(metric, "s", "mean", vllm, sglang, how_to_get=_ENGINE, only=_STAGE)
     return (
         mean,
         *(SignalSpec(quantile_name(metric, q), "s", "quantile", vllm, sglang, q=q,
-                     how_to_get=_ENGINE) for q in quantiles),
+                     how_to_get=_ENGINE, only=_STAGE) for q in quantiles),
     )  # fmt: skip
 
 
@@ -107,7 +112,7 @@ _COUNTERS: tuple[SignalSpec, ...] = (
     SignalSpec(
         "preemptions", "events", "increase",
         ("vllm:num_preemptions_total",), ("sglang:num_retracted_requests_total",),
-        how_to_get=_ENGINE,
+        how_to_get=_ENGINE, beside="sglang:full_token_usage",
     ),
     SignalSpec(
         "finished", "requests", "increase",
@@ -120,6 +125,7 @@ _COUNTERS: tuple[SignalSpec, ...] = (
     SignalSpec(
         "aborted", "requests", "increase", (), ("sglang:num_aborted_requests_total",),
         how_to_get="vLLM and slotune tell it by finished_reason",
+        beside="sglang:num_requests_total",
     ),
     SignalSpec(
         "generated", "tokens", "increase", ("vllm:generation_tokens_total",),
@@ -138,7 +144,7 @@ _COUNTERS: tuple[SignalSpec, ...] = (
     SignalSpec(
         "prefix_hits", "tokens", "increase",
         ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
-        ("sglang:cached_tokens_total",),
+        ("sglang:cached_tokens_total",), beside="sglang:num_requests_total",
     ),
     SignalSpec("busy_s", "s", "increase", ("slotune:engine_busy_seconds_total",)),
     SignalSpec(
@@ -211,7 +217,7 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
     ),
     BreakdownSpec(
         "waiting_by", "requests", "reason", False, ("vllm:num_requests_waiting_by_reason",),
-        how_to_get="vLLM exports it from 0.32 on",
+        how_to_get="vLLM exports it from 0.20 on",
     ),
     BreakdownSpec(
         "binding", "steps", "reason", True, ("slotune:step_binding_limit_total",),

@@ -38,7 +38,8 @@ class SignalSpec:
 
     labels: of the series that count, only: besides, of those of one of the names. by: the labels
     that tell the parts of a rate_max apart. how_to_get: what an operator does to have the signal
-    where it is missing.
+    where it is missing. beside: a metric of an engine that exports this counter from its first
+    event on: where that one is and this is not, nothing has been counted yet.
     """
 
     name: str
@@ -51,6 +52,7 @@ class SignalSpec:
     how_to_get: str = ""
     only: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     by: str = ""
+    beside: str = ""
 
     @property
     def min_samples(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.sources.exposition import parse_exposition
-from tests.tuner.diagnosis.test_adapters import sglang
+from tests.tuner.diagnosis.engine_pages import page
 from tuner.budget.buckets import boundaries_of, boundary_of, of_exposition
 from tuner.budget.burn import BURN_WINDOWS, fewest_events, fires
 from tuner.budget.events import slis
@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 VLLM = of_exposition(
     parse_exposition((FIXTURES / "vllm-0.32-cpu-after-load.txt").read_text(), at_s=0.0)
 )
-SGLANG = of_exposition(parse_exposition(sglang(busy=True), at_s=0.0))
+SGLANG = of_exposition(parse_exposition(page("sglang-0.5.23", "kv-starved"), at_s=0.0))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_live_sglang_tells_its_dialect_and_boundaries() -> None:
     assert [sli.histogram for sli in found] == [
         "sglang:time_to_first_token_seconds", "sglang:queue_time_seconds",
     ]  # fmt: skip
-    assert {sli.boundary.le for sli in found if sli.boundary} == {1.0}
+    assert {sli.boundary.le for sli in found if sli.boundary} == {4.0, 5.0}
     assert list(left_out) == ["error_rate<1%"]
 
 

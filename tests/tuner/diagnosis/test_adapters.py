@@ -1,103 +1,39 @@
-"""The same tree over vLLM's names of several releases and over SGLang's; what a target does not
-export is told, and the five outcomes of a reading stay apart on each."""
+"""The same tree over pages of several releases of vLLM and SGLang: every signal is read under the
+name it has there, what a release does not export is told, and the five outcomes stay apart."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
 from storage.sources import RecordedSource
 from storage.sources.base import MetricSource, Outcome
 from tests.tuner.diagnosis.cases import Clause, Slos
-from tests.tuner.diagnosis.test_fixtures import FIXTURES, IDLE, START_S, STARVED
+from tests.tuner.diagnosis.engine_pages import RELEASES, Release
+from tests.tuner.diagnosis.test_fixtures import IDLE, START_S, STARVED
 from tuner.diagnosis import Signals, State, collect, diagnose
+from tuner.diagnosis.registry import BREAKDOWNS, SPECS
 
 SLOS = Slos((Clause("ttft", 0.5), Clause("tpot", 0.5)))
-BOUNDS_S = (0.1, 1.0, 10.0)
 
-
-def sglang(busy: bool) -> str:
-    """A page with every metric of SGLang's own table: nothing done yet, or 20 requests served in
-    2 s each with 3 waiting."""
-    lines = ["process_start_time_seconds 1796000000"]
-    for row in (FIXTURES / "sglang-0.5.23-metrics.tsv").read_text().splitlines()[1:]:
-        name, kind, extra, *_ = [*row.split("\t"), "", ""]
-        labels = 'model_name="smollm2"' + (',mode="decode"' if "'mode'" in extra else "")
-        if kind == "histogram":
-            count = 20 if busy else 0
-            lines += [
-                f'{name}_bucket{{{labels},le="{bound}"}} {count if bound >= 10 else 0}'
-                for bound in BOUNDS_S
-            ]
-            lines.append(f'{name}_bucket{{{labels},le="+Inf"}} {count}')
-            lines.append(f"{name}_sum{{{labels}}} {2 * count}")
-            lines.append(f"{name}_count{{{labels}}} {count}")
-        else:
-            value = 20 if busy and kind == "counter" else 0
-            lines.append(f"{name}{{{labels}}} {value}")
-    page = "\n".join(lines) + "\n"
-    if busy:
-        for name, value in (("num_running_reqs", 7), ("num_queue_reqs", 3), ("token_usage", 0.97)):
-            page = re.sub(rf"(sglang:{name}{{[^}}]*}}) 0", rf"\g<1> {value}", page)
-    return page
-
-
-def vllm_0_6(text: str) -> str:
-    """As vLLM 0.6 exported it: old names, and none of what came later."""
-    for new, old in (
-        ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
-        ("inter_token_latency", "time_per_output_token"),
-    ):
-        text = text.replace(f"vllm:{new}", f"vllm:{old}")
-    later = (
-        "prefix_cache", "num_requests_waiting_by_reason", "admission_rejections",
-        "request_time_per_output_token", "prompt_tokens_by_source", "prompt_tokens_cached",
-        "request_num_preemptions", "request_prefill_kv_computed",
-    )  # fmt: skip
-    kept = [line for line in text.splitlines() if not any(f"vllm:{n}" in line for n in later)]
-    return "\n".join(kept) + "\n"
-
-
-def vllm_0_9(text: str) -> str:
-    """As vLLM 0.9: V1's own names for the prefix cache, the gap still under its old name."""
-    text = text.replace("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-    text = text.replace("vllm:prefix_cache", "vllm:gpu_prefix_cache")
-    return text.replace("vllm:inter_token_latency", "vllm:time_per_output_token")
-
-
-@dataclass(frozen=True)
-class Engine:
-    """idle and busy pages; lacks: signals this release does not export, for some node that says
-    it cannot tell."""
-
-    dialect: str
-    idle: str
-    busy: str
-    lacks: dict[str, str]
-
-
-ENGINES = {
-    "vLLM 0.32": Engine("vllm", IDLE, STARVED, {}),
-    "vLLM 0.9": Engine("vllm", vllm_0_9(IDLE), vllm_0_9(STARVED), {}),
-    "vLLM 0.6": Engine(
-        "vllm", vllm_0_6(IDLE), vllm_0_6(STARVED),
-        {"tpot": "4", "rejections": "2.rejections", "prefix_hits": "3b.thrash"},
-    ),
-    "SGLang 0.5": Engine(
-        "sglang", sglang(busy=False), sglang(busy=True),
-        {"prefill": "3b", "step_tokens": "3a.token_budget", "rejections": "2.rejections"},
-    ),
+NOT_THE_ENGINES = {
+    "peak_flops", "peak_bytes", "power_throttle", "thermal_throttle",  # a device's
+    "busy_s",  # slotune's own
+    "flops", "read_bytes", "write_bytes", "reuse_gap_p90", "evict_idle_p50",  # by flags only
 }  # fmt: skip
-KNOWN = ("running", "waiting", "kv_usage", "generated", "prompted", "preemptions", "ttft", "itl",
-         "e2e", "queue", "finished")  # fmt: skip
+OTHERS = {
+    "vllm": {"idle_s", "kv_pool_tokens", "kv_page_tokens", "aborted", "device_active"},
+    "sglang": {"device_active"},  # not a number, without its device timer
+}
+NOT_YET = {"sglang": {"aborted", "prefix_hits"}}
+"""Counters that the engine exports from their first event on."""
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> Engine:
-    return ENGINES[request.param]
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> Release:
+    return RELEASES[request.param]
 
 
 def recorded(*pages: str, now_after_s: float = 0.0) -> RecordedSource:
@@ -110,24 +46,131 @@ def look(source: MetricSource, at_s: float = START_S + 20.0) -> Signals:
     return collect(source, window_s=45.0, at_s=at_s)
 
 
-def test_what_every_release_tells_is_read(engine: Engine) -> None:
-    signals = look(recorded(engine.idle, engine.busy))
-    assert signals.dialect == engine.dialect
-    for name in KNOWN:
-        assert signals[name].ok, (name, signals[name].reason)
-    assert (signals.value("waiting") or 0) > 0
+def base(signal: str) -> str:
+    """A quantile's histogram."""
+    return re.sub(r"_p\d+$", "", signal)
+
+
+def test_every_signal_is_read_or_known_to_be_missing(release: Release) -> None:
+    signals = look(recorded(*release.loaded))
+    assert signals.dialect == release.dialect
+    for spec in SPECS:
+        reading = signals[spec.name]
+        absent = NOT_THE_ENGINES | OTHERS[release.dialect] | set(release.lacks)
+        missing = spec.name in absent or base(spec.name) in absent
+        assert reading.ok is not missing, (spec.name, reading)
+    assert signals["device_active"].outcome is (
+        Outcome.NO_TRAFFIC if release.dialect == "sglang" else Outcome.NO_DATA
+    )
+    for split in BREAKDOWNS:
+        assert bool(signals.of(split.name)) is (split.name in release.splits), split.name
+
+
+def test_figures_are_those_of_the_page(release: Release) -> None:
+    signals = look(recorded(*release.loaded))
+    names = {"vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+             "sglang": ("sglang:num_running_reqs", "sglang:num_queue_reqs")}  # fmt: skip
+    for signal, name in zip(("running", "waiting"), names[release.dialect], strict=True):
+        [told] = re.findall(rf"^{name}\{{.*\}} (\S+)$", release.page("kv-starved"), re.M)
+        assert signals.value(signal) == float(told)
     assert (signals.value("kv_usage") or 0) > 0.9
+    assert signals.value("prompt_tokens") == 256.0
+    assert signals.value("answer_tokens") == 128.0
+    assert signals.models == ("smollm2",)
+    pool = (signals.number("num_kv_blocks") or 0) * (signals.number("block_size") or 0)
+    assert pool == 5120
 
 
-def test_what_a_release_lacks_cannot_be_told(engine: Engine) -> None:
-    signals = look(recorded(engine.idle, engine.busy))
+def test_what_a_release_lacks_cannot_be_told(release: Release) -> None:
+    signals = look(recorded(*release.loaded))
     diagnosis = diagnose(signals, SLOS)
-    for name, key in engine.lacks.items():
+    for name, key in release.lacks.items():
         assert signals[name].outcome is Outcome.NO_DATA, name
         node = diagnosis.node(key)
         assert node.state is State.CANT_TELL, key
         assert node.missing
         assert node.how_to_get
+
+
+def test_starved_of_kv(release: Release) -> None:
+    diagnosis = diagnose(look(recorded(*release.loaded)), SLOS)
+    assert [cause.key for cause in diagnosis.causes] == ["3a.kv"]
+    assert diagnosis.node("3a.kv").state is State.CRITICAL
+    assert diagnosis.node("3a").firing
+    assert diagnosis.node("6").symptom_of == "3a.kv"
+
+
+def test_after_the_load_there_is_no_traffic(release: Release) -> None:
+    after = release.page("after-load")
+    signals = look(recorded(after, after))
+    diagnosis = diagnose(signals, SLOS)
+    assert diagnosis.traffic == "no_traffic"
+    assert not diagnosis.severity.firing
+    assert signals.value("generated") == 0.0
+    assert signals["ttft"].outcome is Outcome.NO_TRAFFIC
+
+
+def test_a_server_that_has_served_nothing_has_no_traffic(release: Release) -> None:
+    """V0 engines and SGLang export settings, and the rest from the first request on."""
+    page = release.page("idle" if release.counts_from_the_start else "unserved")
+    signals = look(recorded(page, page))
+    diagnosis = diagnose(signals, SLOS)
+    assert diagnosis.traffic == "no_traffic"
+    assert not diagnosis.severity.firing
+    trust = diagnosis.node("0")
+    assert trust.state is State.OK
+    late = not release.counts_from_the_start
+    assert ("no request yet" in trust.summary) is late
+    assert signals["ttft"].outcome is (Outcome.NO_DATA if late else Outcome.NO_TRAFFIC)
+    assert signals["generated"].outcome is (Outcome.NO_DATA if late else Outcome.VALUE)
+
+
+def test_a_page_without_the_queue_is_not_taken_for_idle() -> None:
+    """What was relabelled away may be anything; counters tell that requests were served."""
+    lost = re.sub(r".*vllm:num_requests_(running|waiting)\b.*\n", "", STARVED)
+    assert diagnose(look(recorded(lost, lost))).traffic == "unknown"
+
+
+@pytest.mark.parametrize("signal", sorted(NOT_YET["sglang"]))
+def test_what_sglang_exports_from_its_first_event_on_is_0_before(signal: str) -> None:
+    signals = look(recorded(*RELEASES["sglang-0.5.23"].loaded))
+    assert signals.value(signal) == 0.0
+
+
+def test_sglang_without_a_retraction_is_still_judged() -> None:
+    pages = [re.sub(r".*num_retracted_requests_total.*\n", "", page)
+             for page in RELEASES["sglang-0.5.23"].loaded]  # fmt: skip
+    diagnosis = diagnose(look(recorded(*pages)), SLOS)
+    assert diagnosis.causes[0].key == "3a.kv"
+    assert diagnosis.node("6").state is State.OK
+    older = [page.replace("sglang:full_token_usage", "sglang:of_old") for page in pages]
+    assert diagnose(look(recorded(*older)), SLOS).node("6").state is State.CANT_TELL
+
+
+def test_sglangs_prefill_is_one_of_its_stages() -> None:
+    signals = look(recorded(*RELEASES["sglang-0.5.23"].loaded))
+    assert 1.0 < (signals.value("prefill") or 0.0) < (signals.value("queue") or 0.0)
+    assert 'stage="prefill_forward"' in signals["prefill_p95"].query
+
+
+def test_tokens_looked_up_at_every_step_are_written_once() -> None:
+    """vLLM 0.9 counts 41,090 tokens looked up, of 7,168 in the prompts."""
+    signals = look(recorded(*RELEASES["vllm-0.9.2"].loaded))
+    assert (signals.value("prefix_queries") or 0.0) == 41_090
+    assert signals.value("prefix_written") == signals.value("prompted") == 7168
+
+
+def test_estimates_that_stay_0_are_none() -> None:
+    """vLLM exports them without --enable-mfu-metrics too."""
+    peak = 'slotune:device_peak{kind="flops"} 1e12\nslotune:device_peak{kind="bandwidth"} 1e11\n'
+    pages = [page + peak for page in RELEASES["vllm-0.33.0"].loaded]
+    assert "vllm:estimated_flops_per_gpu_total{" in pages[1]
+    signals = collect(recorded(*pages), window_s=45.0, at_s=START_S + 20.0, dialect="vllm")
+    assert signals["flops"].outcome is Outcome.NO_DATA
+    diagnosis = diagnose(signals, SLOS)
+    for key in ("3b.compute", "4.bandwidth"):
+        assert diagnosis.node(key).state is State.CANT_TELL
+        assert "--enable-mfu-metrics" in diagnosis.node(key).how_to_get
 
 
 class Silent(RecordedSource):
@@ -141,25 +184,23 @@ def without_ttft(page: str) -> str:
     return re.sub(r".*time_to_first_token.*\n", "", page)
 
 
-def silent(engine: Engine) -> MetricSource:
-    return Silent([(START_S, engine.idle), (START_S + 20, engine.busy)], scrape_interval_s=10.0)
+def silent(release: Release) -> MetricSource:
+    before, starved = release.loaded
+    return Silent([(START_S, before), (START_S + 20, starved)], scrape_interval_s=10.0)
 
 
-OUTCOMES: dict[str, tuple[Callable[[Engine], MetricSource], Outcome]] = {
-    "value": (lambda e: recorded(e.idle, e.busy), Outcome.VALUE),
-    "no traffic": (lambda e: recorded(e.busy, e.busy), Outcome.NO_TRAFFIC),
-    "no data": (
-        lambda e: recorded(without_ttft(e.idle), without_ttft(e.busy)),
-        Outcome.NO_DATA,
-    ),
+OUTCOMES: dict[str, tuple[Callable[[Release], MetricSource], Outcome]] = {
+    "value": (lambda r: recorded(*r.loaded), Outcome.VALUE),
+    "no traffic": (lambda r: recorded(r.loaded[1], r.loaded[1]), Outcome.NO_TRAFFIC),
+    "no data": (lambda r: recorded(*map(without_ttft, r.loaded)), Outcome.NO_DATA),
     "unreachable": (silent, Outcome.UNREACHABLE),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
-def test_outcomes_of_a_latency_stay_apart(engine: Engine, case: str) -> None:
+def test_outcomes_of_a_latency_stay_apart(release: Release, case: str) -> None:
     make, outcome = OUTCOMES[case]
-    signals = look(make(engine))
+    signals = look(make(release))
     assert signals["ttft"].outcome is outcome
     assert (signals.value("ttft") is not None) == (outcome is Outcome.VALUE)
     node = diagnose(signals, SLOS).node("3")
@@ -171,16 +212,8 @@ def test_outcomes_of_a_latency_stay_apart(engine: Engine, case: str) -> None:
     }[outcome], node
 
 
-def test_an_idle_server_counts_0_which_is_a_value(engine: Engine) -> None:
-    signals = look(recorded(engine.idle, engine.idle))
-    assert signals["generated"].outcome is Outcome.VALUE
-    assert signals.value("generated") == 0.0
-    assert signals["ttft"].outcome is Outcome.NO_TRAFFIC
-    assert diagnose(signals, SLOS).traffic == "no_traffic"
-
-
-def test_an_old_page_is_stale_and_judged_by_nobody(engine: Engine) -> None:
-    source = recorded(engine.idle, engine.busy, now_after_s=120.0)
+def test_an_old_page_is_stale_and_judged_by_nobody(release: Release) -> None:
+    source = recorded(*release.loaded, now_after_s=120.0)
     signals = look(source, at_s=START_S + 140.0)
     assert signals["running"].outcome is Outcome.STALE
     nodes = diagnose(signals, SLOS).nodes

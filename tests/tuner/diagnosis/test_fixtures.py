@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from storage.sources import RecordedSource
 from storage.sources.answers import NO_NUMBER
 from tests.tuner.diagnosis.cases import Clause, Slos
+from tests.tuner.diagnosis.engine_pages import FIXTURES, RELEASES
 from tuner.diagnosis import Diagnosis, Signals, State, collect, diagnose
 from tuner.diagnosis.registry import BREAKDOWNS, SPECS
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 START_S = 1_796_010_160.0
 SLOS = Slos((Clause("ttft", 0.5), Clause("tpot", 0.5)))
 
@@ -159,20 +158,18 @@ def table_names(path: str) -> set[str]:
     return {row.split("\t")[0] for row in rows}
 
 
-# Renames of older versions, and metrics of versions that the table does not list.
-OLD_NAMES = {
-    "vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_queries", "vllm:gpu_prefix_cache_hits",
-    "vllm:time_per_output_token_seconds", "sglang:time_per_output_token_seconds",
-}  # fmt: skip
+OF_OLD = {"sglang:time_per_output_token_seconds"}
+"""Of SGLang before 0.5."""
 
 
-def test_registry_names_exist_in_the_engines_own_tables() -> None:
-    exported = {name.removesuffix("_total") for name in table_names("sglang-0.5.23-metrics.tsv")}
-    exported |= {name.removesuffix("_total") for name in table_names("vllm-0.33-metrics.tsv")}
-    exported |= {m.removesuffix("_total") for m in re.findall(r"^# TYPE (\S+)", STARVED, re.M)}
+def test_registry_names_exist_in_the_engines_own_pages_and_tables() -> None:
+    exported = table_names("sglang-0.5.23-metrics.tsv") | table_names("vllm-0.33-metrics.tsv")
+    pages = [STARVED, *(release.page("kv-starved") for release in RELEASES.values())]
+    exported |= {name for page in pages for name in re.findall(r"^# TYPE (\S+)", page, re.M)}
+    bare = {name.removesuffix("_total") for name in exported}
     used = {name for spec in (*SPECS, *BREAKDOWNS) for name in (*spec.vllm, *spec.sglang)}
-    engines = {n.removesuffix("_total") for n in used if n.startswith(("vllm:", "sglang:"))}
-    assert engines - OLD_NAMES - exported == set()
+    engines = {n for n in used if n.startswith(("vllm:", "sglang:"))} - OF_OLD
+    assert {name for name in engines if name.removesuffix("_total") not in bare} == set()
 
 
 def test_registry_names_of_our_own_engine_exist() -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.storage.sources.serving import serving
-from tests.tuner.diagnosis.test_adapters import sglang
+from tests.tuner.diagnosis.engine_pages import page
 from tuner.budget.buckets import boundary_of
 from tuner.budget.burn import BURN_WINDOWS
 from tuner.budget.counters import Counter
@@ -101,10 +101,10 @@ def test_what_sglang_does_not_export_is_refused_with_its_clause(
 def test_a_live_sglang_is_told_from_its_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(sglang(busy=True)) as server:
+    with serving(page("sglang-0.5.23", "kv-starved")) as server:
         made = made_at(tmp_path, "--url", server.url, "--slo", "ttft_p95<5s")
         assert "sglang:time_to_first_token_seconds_bucket" in json.dumps(made)
-        assert "counted at the bucket boundary 1 s" in (tmp_path / "slo.rules.yml").read_text()
+        assert "counted at the bucket boundary 4 s" in (tmp_path / "slo.rules.yml").read_text()
         assert main(["rules", "--url", server.url, "--target", "vllm", "--slo", "itl_p95<1s"]) == 2
     assert "exports the metrics of sglang" in capsys.readouterr().err
 
