@@ -50,6 +50,7 @@ RELEASES = {
     one.name: one
     for one in (
         Release("vllm-0.6.6", before="begun", lacks=_NO_TPOT | _NO_REFUSALS | _NO_PREFIX_COUNTS),
+        Release("vllm-0.8.5-v0", before="begun", lacks=_NO_TPOT | _NO_REFUSALS | _NO_PREFIX_COUNTS),
         Release("vllm-0.9.2", lacks=_NO_TPOT | _NO_REFUSALS),
         Release("vllm-0.11.2", lacks=_NO_REFUSALS),
         Release("vllm-0.33.0", splits=_BY_REASON),

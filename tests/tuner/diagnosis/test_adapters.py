@@ -95,9 +95,9 @@ def test_what_a_release_lacks_cannot_be_told(release: Release) -> None:
 def test_starved_of_kv(release: Release) -> None:
     diagnosis = diagnose(look(recorded(*release.loaded)), SLOS)
     assert [cause.key for cause in diagnosis.causes] == ["3a.kv"]
-    assert diagnosis.node("3a.kv").state is State.CRITICAL
     assert diagnosis.node("3a").firing
-    assert diagnosis.node("6").symptom_of == "3a.kv"
+    preempted = diagnosis.node("6")
+    assert (preempted.state, preempted.symptom_of) == (State.CRITICAL, "3a.kv")
 
 
 def test_after_the_load_there_is_no_traffic(release: Release) -> None:
