@@ -27,11 +27,15 @@ from tuner.workload import Workload, parse_workload
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The figures and the verdict of one run, or of several taken together."""
+    """The figures and the verdict of one run, or of several taken together.
+
+    invalid: why the load generator has spoilt one run that stands alone; "" where it has not.
+    """
 
     summary: dict[str, Estimate]
     verdict: Verdict
     runs: int
+    invalid: str = ""
 
 
 def measurement(run: Run, slos: SloSet, price_per_hour: float | None = None) -> Measurement:
@@ -50,7 +54,9 @@ def judged(runs: Sequence[Run], slos: SloSet, price_per_hour: float | None = Non
     unknown = {metric: why for run in runs for metric, why in run.unknown.items()}
     made = [measurement(run, slos, price_per_hour) for run in runs]
     if len(made) == 1:
-        return Judged(made[0].summary, known_verdict(judge(slos, made[0]), unknown), 1)
+        alone = made[0]
+        verdict = known_verdict(judge(slos, alone), unknown)
+        return Judged(alone.summary, verdict, 1, alone.invalid_reason)
     pooled = pool_runs(made, slos)
     verdict = known_verdict(pooled.verdict, unknown)
     return Judged(known_only(pooled.summary, unknown), verdict, pooled.runs)

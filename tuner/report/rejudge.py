@@ -24,7 +24,8 @@ def rejudge_lines(results: Results, slos: SloSet) -> list[str]:
     lines += ["", "  brackets: 95 % interval; n: samples; stored: its own SLOs and their verdict"]
     for run, judged in results:
         reasons = [f"{c.clause.text}: {c.reason}" for c in judged.verdict.clauses if c.reason]
-        reasons += [judged.verdict.reason] if judged.verdict.reason else []
+        invalid = f"invalid: {judged.invalid}" if judged.invalid else judged.verdict.reason
+        reasons += [invalid] if invalid else []
         lines += [f"  {run.name}: {reason}" for reason in reasons]
     states: list[str] = [judged.verdict.state for _, judged in results]
     told = ", ".join(f"{states.count(state)} {word}" for state, word in VERDICTS.items())

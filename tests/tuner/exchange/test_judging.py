@@ -11,6 +11,7 @@ from tests.tuner.exchange.recorded import made
 from tests.tuner.runs import good
 from tuner.exchange.judging import judged, measurement, workload_of
 from tuner.exchange.run import Run, header, in_window
+from tuner.report.rejudge import rejudge_lines
 from tuner.slo import parse_slos
 
 
@@ -53,6 +54,15 @@ def test_what_only_the_generator_saw_stays_invalid() -> None:
     stalled = replace(run, summary=run.summary | {"invalid_reason": "the generator stalled"})
     assert measurement(stalled, parse_slos(["ttft_p95<2s"])).invalid_reason
     assert judged([stalled], parse_slos(["ttft_p95<2s"])).verdict.state == "inconclusive"
+
+
+def test_a_spoilt_run_that_misses_is_told_as_spoilt() -> None:
+    run = late(0.02, "ttft_p95<100ms")
+    slos = parse_slos(["ttft_p95<1ms"])
+    found = judged([run], slos)
+    assert found.verdict.state == "fail"
+    assert f"  {run.name}: invalid: {found.invalid}" in rejudge_lines([(run, found)], slos)
+    assert "late itself" in found.invalid
 
 
 def test_price_is_given_anew() -> None:
