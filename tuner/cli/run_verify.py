@@ -164,9 +164,9 @@ class _Sitting:
             raise UserError(f"--node {key!r} is no node of the tree; it has {known}")
         if not node.firing:
             firing = [n.key for n in seen.diagnosis.causes if n.levers]
-            rest = f"; these fire: {', '.join(firing)}" if firing else ""
+            rest = f"these fire: {', '.join(firing)}" if firing else "no node fires that has a knob"
             raise UserError(
-                f"node {key} ({node.title}) does not fire under {self.workload}: {node.summary}"
+                f"node {key} ({node.title}) does not fire under {self.workload}: {node.summary}; "
                 f"{rest}. Give the --workload and --slo under which it does, or --knob NAME=VALUE"
             )
         return of_node(node, self.knobs, self.objective, self.target.kind)

@@ -169,7 +169,8 @@ def answered(proof: Proof) -> Answer:
         return Answer("refuted", f"{key} is worse")
     if gain.outcome == "no_difference":
         return Answer("refuted", f"{key} is no different beyond the noise")
-    return Answer("undecided", f"whether {key} is better could not be shown: more --pairs tell")
+    more = "more --pairs or a longer --duration may tell"
+    return Answer("undecided", f"whether {key} is better could not be shown: {more}")
 
 
 def _keep(proof: Proof, outcome: Outcome, watched: Watched) -> None:

@@ -109,6 +109,7 @@ def test_a_setting_that_fails_does_harm(tmp_path: Path) -> None:
         (["--knob", "max_num_seqs=8", "--figure", "speed"], "--figure speed: unknown figure"),
         (["--node", "3a.nothing"], "is no node of the tree; it has 0, 1"),
         (["--node", "1"], "node 1 (Stall)"),
+        (["--node", "1"], "; no node fires that has a knob. Give the --workload"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path: Path, words: list[str], told: str) -> None:
