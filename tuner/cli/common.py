@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ EXIT_CRITICAL = 4
 EXIT_INTERRUPTED = 130
 
 DEFAULT_DATABASE = "slotune.db"
+UNKNOWN_COLUMNS = 80
+"""Of a terminal that does not tell its width."""
+
 MAX_SEED = 2**31 - 1
 MAX_NAME_CHARS = 200
 """Of a study: a table's row, and what an index of PostgreSQL holds."""
@@ -218,7 +222,8 @@ class ProgressLine:
             return
         text = shown(text)
         if self._live:
-            self._write("\r" + text.ljust(self._width))
+            start = self._to_its_start()
+            self._write(start + text.ljust(self._width))
             self._width = len(text)
         elif time.monotonic() - self._last_s >= self._interval_s:
             self._last_s = time.monotonic()
@@ -234,8 +239,23 @@ class ProgressLine:
     def clear(self) -> None:
         """Remove the status line from a terminal."""
         if self._live and self._width:
-            self._write("\r" + " " * self._width + "\r")
+            start = self._to_its_start()
+            self._write(start + " " * self._width + "\r")
         self._width = 0
+
+    def _to_its_start(self) -> str:
+        """What moves a terminal to where the line begins; one that wraps is erased on the way."""
+        rows = math.ceil(self._width / self._columns())
+        if rows < 2:
+            return "\r"
+        self._width = 0
+        return f"\x1b[{rows - 1}A\r\x1b[J"
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or UNKNOWN_COLUMNS
+        except (AttributeError, OSError, ValueError):
+            return UNKNOWN_COLUMNS
 
     def _write(self, text: str) -> None:
         """The work goes on when nobody reads how it does any more (`2>&1 | head`)."""
