@@ -26,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from tuner.cli.targets import add_tuned_target_options
 
     parser.add_argument("base_url", nargs="?", metavar="URL", help="the server, http://HOST:PORT")
-    add_tuned_target_options(parser)
-    parser.set_defaults(target=None)  # without a URL a server is started only when asked for
+    add_tuned_target_options(parser, default=None)
     parser.add_argument(
         "--api", choices=("completions", "chat"), default="completions",
         help="endpoint to load (default %(default)s: token-id prompts of exact length)",
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_database_option(parser)
     add_output_options(parser)
     parser.add_argument(
-        "--html", type=output_file, metavar="FILE", help="write a report of its own to look at"
+        "--html", type=output_file, metavar="FILE", help="also write the run as a web page"
     )
 
 
@@ -52,27 +51,41 @@ def _add_sending(group: Any) -> None:
         "--extra-body", metavar="JSON", help="""merged into each request, e.g. '{"top_p": 0.9}'"""
     )
     group.add_argument(
-        "--request-timeout", default="10m", help="a longer request has failed (default %(default)s)"
+        "--request-timeout",
+        default="10m",
+        metavar="TIME",
+        help="a request that takes longer has failed (default %(default)s)",
     )
-    group.add_argument("--token-timeout", metavar="TIME", help="and one with a longer pause")
     group.add_argument(
-        "--processes", type=int, metavar="N", help="that send (default: what the rate needs)"
-    )
+        "--token-timeout", metavar="TIME",
+        help="a request that waits longer for its next token has failed (default: no limit)",
+    )  # fmt: skip
+    group.add_argument(
+        "--processes", type=int, metavar="N",
+        help="processes that send the load (default: what the rate needs)",
+    )  # fmt: skip
 
 
 def _add_measuring(group: Any) -> None:
-    group.add_argument("--duration", default=DEFAULT_DURATION, help="window (default %(default)s)")
     group.add_argument(
-        "--warmup", default=DEFAULT_WARMUP,
+        "--duration", default=DEFAULT_DURATION, metavar="TIME",
+        help="length of the measured window (default %(default)s)",
+    )  # fmt: skip
+    group.add_argument(
+        "--warmup", default=DEFAULT_WARMUP, metavar="TIME",
         help="not counted; lasts until the run has settled, at least so long (default %(default)s)",
     )  # fmt: skip
     group.add_argument("--max-requests", type=int, metavar="N", help="end after N requests")
     group.add_argument(
         "--until-decided", action="store_true", help="end as soon as every SLO is decided"
     )
-    group.add_argument("--price-per-hour", type=float, metavar="$", help="for cost_per_mtok")
     group.add_argument(
-        "--quality", metavar="FILE", help="also run these tasks, for accuracy (docs/quality.md)"
+        "--price-per-hour", type=float, metavar="$", help="of the server, for cost_per_mtok"
+    )
+    group.add_argument(
+        "--quality",
+        metavar="FILE",
+        help="also ask these questions, for an accuracy SLO (docs/quality.md)",
     )
     group.add_argument("--no-store", action="store_true", help="keep nothing in the database")
 

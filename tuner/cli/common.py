@@ -45,8 +45,10 @@ def add_target_options(parser: argparse.ArgumentParser, *, url_required: bool = 
     group.add_argument(
         "--url", required=url_required, help="base URL of a running server, http://HOST:PORT"
     )
-    group.add_argument("--model", help="model name to request (default: what the server serves)")
-    group.add_argument("--api-key", help="bearer token the server asks for")
+    group.add_argument(
+        "--model", metavar="NAME", help="model name to request (default: what the server serves)"
+    )
+    group.add_argument("--api-key", metavar="KEY", help="bearer token the server asks for")
 
 
 def add_load_options(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -57,7 +59,9 @@ def add_load_options(parser: argparse.ArgumentParser, *, several: bool = False) 
         "--workload",
         action="append" if several else "store",
         default=[] if several else None,
-        help=f'what to send, a preset or e.g. "prompt=256,output=64,concurrency=16"{again}',
+        metavar="TEXT",
+        help='what to send: a preset, "chat,rate=2", or lengths and clients (default '
+        f'"prompt=256,output=64,concurrency=16"); `tuner workload show` lists them{again}',
     )
     group.add_argument(
         "--slo",
@@ -66,7 +70,13 @@ def add_load_options(parser: argparse.ArgumentParser, *, several: bool = False) 
         metavar='"METRIC<BOUND"',
         help='e.g. "ttft_p95<500ms"; may be given several times; keep the quotes',
     )
-    group.add_argument("--seed", type=seed, default=0, help="seed of arrivals, lengths and search")
+    group.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        metavar="N",
+        help="of arrivals, lengths and search (default %(default)s)",
+    )
 
 
 def seed(text: str) -> int:

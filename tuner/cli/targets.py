@@ -24,22 +24,27 @@ STARTS_LATER = ("vllm", "sglang")
 """Targets that start at their first configuration: faults of the knobs show before."""
 
 
-def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
-    """--url …, or --target with what it takes to start one."""
+def add_tuned_target_options(
+    parser: argparse.ArgumentParser, *, default: str | None = "slotune"
+) -> None:
+    """--url …, or --target with what it takes to start one. default None: nothing is started unless
+    --target is given."""
     add_target_options(parser)
     group = parser.add_argument_group(
         "starting a server", "without --url the tuner starts the server, and stops it at the end"
     )
-    group.add_argument(
-        "--target", choices=KINDS, default="slotune", help="what to start (default %(default)s)"
-    )
+    told = f"default {default}" if default else "default: none, and a URL is needed"
+    group.add_argument("--target", choices=KINDS, default=default, help=f"what to start ({told})")
     group.add_argument(
         "--serve-args",
         default="",
         metavar="FLAGS",
         help='flags handed to the started server, e.g. --serve-args="--max-model-len 2048"',
     )
-    group.add_argument("--vllm-binary", default="vllm", help="path of vLLM's executable")
+    group.add_argument(
+        "--vllm-binary", default="vllm", metavar="PATH",
+        help="vLLM's executable (default %(default)s)",
+    )  # fmt: skip
     group.add_argument(
         "--sglang-command",
         default="python3 -m sglang.launch_server",
@@ -51,13 +56,13 @@ def add_tuned_target_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=DEFAULT_STARTUP_S,
         metavar="S",
-        help=f"seconds (default {DEFAULT_STARTUP_S:g})",
+        help=f"how long a start may take, in seconds (default {DEFAULT_STARTUP_S:g})",
     )
     group.add_argument(
         "--log-dir",
         default=DEFAULT_LOG_DIR,
         metavar="DIR",
-        help="server logs (default %(default)s)",
+        help="where the logs of started servers go (default %(default)s)",
     )
 
 
