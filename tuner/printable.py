@@ -16,8 +16,15 @@ _ENDLESS_WORD = re.compile(r"\S{300,}")
 
 
 def shown(text: str) -> str:
-    """Its lines as they are, without control characters."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """Its lines as they are, without control characters; half of a character, which a file's name
+    may hold, is spelt out."""
+    return "".join(c if c.isprintable() or c == "\n" else _replaced(c) for c in text)
+
+
+def _replaced(character: str) -> str:
+    if character.encode("utf-8", "ignore"):
+        return "\N{REPLACEMENT CHARACTER}"
+    return character.encode("ascii", "backslashreplace").decode()
 
 
 def one_line(text: str, most: int = MAX_CHARS) -> str:
