@@ -59,14 +59,17 @@ def of_process(name: str) -> bool:
 class GatheredStore(SeriesStore):
     """Series of several targets, each with scrape times of its own (those of its `up`)."""
 
-    def __init__(self, own: Matrix, others: Matrix) -> None:
+    def __init__(self, own: Matrix, others: Matrix, *, by_model: bool = False) -> None:
         """own: series under the labels asked for. others: `up` and device metrics of everything,
-        of which those of own's targets, or of the same hosts, are kept. asked: `up` of all."""
+        of which those of own's targets, or of the same hosts, are kept. asked: `up` of all.
+        by_model: the labels tell a process' models apart, so that what it tells once proves none.
+        """
         super().__init__(float("inf"))
         self.targets = {
             target_of(labels)
             for labels, _ in own
-            if labels["__name__"].startswith(ENGINES) and not of_process(labels["__name__"])
+            if labels["__name__"].startswith(ENGINES)
+            and not (by_model and of_process(labels["__name__"]))
         }
         hosts = {_host(instance) for _, instance in self.targets}
         self.up: dict[Target, list[tuple[float, float]]] = {}

@@ -34,7 +34,7 @@ from storage.sources.base import (
 )
 from storage.sources.exposition import spellings
 from storage.sources.folding import part_of
-from storage.sources.gathered import DEVICE_PREFIX, GatheredSource, GatheredStore
+from storage.sources.gathered import DEVICE_PREFIX, GatheredSource, GatheredStore, target_labels
 from storage.sources.matrix import Matrix, Vector
 from storage.sources.promclient import PrometheusClient, QueryError
 from storage.sources.promtargets import PromTargets
@@ -103,7 +103,8 @@ class PrometheusSource:
         self, short: frozenset[str], long: Matrix, around: Matrix, window_s: float, now_s: float
     ) -> GatheredSource:
         own = [*self._samples(short, window_s, now_s), *long]
-        store, interval_s = GatheredStore(own, around), self.scrape_interval_s
+        by_model = target_labels(self._labels) != self._labels
+        store, interval_s = GatheredStore(own, around, by_model=by_model), self.scrape_interval_s
         return GatheredSource(store, now_s, interval_s, self._labels, reach_s=window_s)
 
     def names(self) -> frozenset[str]:

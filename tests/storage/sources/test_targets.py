@@ -210,6 +210,18 @@ def test_a_prometheus_tells_which_of_its_targets_are_down() -> None:
     assert told_by_prometheus(instance="a") == {}
 
 
+def test_an_engine_that_has_served_nothing_is_a_target() -> None:
+    """vLLM's V0 engine exports its settings and the rest from the first request on; of labels that
+    tell models apart they prove nothing."""
+    target = {"job": "vllm", "instance": "a"}
+    own = [({"__name__": "vllm:cache_config_info", **target}, up(1, 1, 1, 1, 1))]
+    others = [({"__name__": "up", **target}, up(1, 1, 1, 1, 1))]
+    status = GatheredSource(GatheredStore(own, others), 121.0, 5.0).status()
+    assert (status.up, status.reason) == (True, "")
+    named = GatheredSource(GatheredStore(own, others, by_model=True), 121.0, 5.0)
+    assert named.status().reason == "Prometheus scrapes no such target"
+
+
 def test_all_of_them_ended_is_told_with_each_ones_reason(
     servers: list[Serving], opened: Callable[..., MetricSource]
 ) -> None:
