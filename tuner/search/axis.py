@@ -27,6 +27,8 @@ class Axis:
     """values when they were listed (numbers ascending, words as given), else the range [low, high].
 
     condition: where it does not hold the knob keeps the baseline's setting.
+    own: the baseline's setting, in the place of the step of a range that is nearest to it, so that
+    a knob which does not matter can be left as it is.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Axis:
     log: bool = False
     values: tuple[Setting, ...] = ()
     condition: Expression | None = None
+    own: Setting | None = None
 
     def __str__(self) -> str:
         """The --knob text that gives this axis."""
@@ -48,7 +51,14 @@ class Axis:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """All of them: numbers ascending."""
-        return self.values or _grid(self.low, self.high, self.whole)
+        return self.values or _grid(self.low, self.high, self.whole, self.own_step)
+
+    @property
+    def own_step(self) -> float | None:
+        """The baseline's setting where it is a step of this range."""
+        if self.own is None or not is_number(self.own):
+            return None
+        return float(self.own) if self.low < float(self.own) < self.high else None
 
     def decode(self, unit: float, among: Sequence[Setting] = ()) -> Setting:
         """The setting at a position in [0, 1]; among: those that are allowed, in the axis's order,
@@ -107,12 +117,23 @@ def _as_float(value: Setting) -> float:
 
 
 @lru_cache(maxsize=64)
-def _grid(low: float, high: float, whole: bool) -> tuple[Setting, ...]:
-    """The settings of a range, both ends included."""
-    if not whole:
-        step = max(0.01, round((high - low) / _SHARE_STEPS, 2))
-        count = int((high - low) / step + 1e-9)
-        return tuple(dict.fromkeys([*(round(low + i * step, 3) for i in range(count + 1)), high]))
+def _grid(low: float, high: float, whole: bool, own: float | None) -> tuple[Setting, ...]:
+    """The settings of a range, both ends included, and own in the place of the nearest other."""
+    steps = _whole_steps(low, high) if whole else _shares(low, high)
+    if own is None or own in steps:
+        return steps
+    nearest = _nearest(steps, own)
+    kept = [step for at, step in enumerate(steps) if at != nearest or at in (0, len(steps) - 1)]
+    return tuple(sorted([*kept, int(own) if whole else own], key=_as_float))
+
+
+def _shares(low: float, high: float) -> tuple[Setting, ...]:
+    step = max(0.01, round((high - low) / _SHARE_STEPS, 2))
+    count = int((high - low) / step + 1e-9)
+    return tuple(dict.fromkeys([*(round(low + i * step, 3) for i in range(count + 1)), high]))
+
+
+def _whole_steps(low: float, high: float) -> tuple[Setting, ...]:
     first, last = math.ceil(low), math.floor(high)
     found, value = [first], first
     while value < last:

@@ -12,7 +12,7 @@ import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.knobs import KNOB_ALIASES, KNOBS, LIVE_KNOBS
 from tuner.errors import UserError
@@ -112,7 +112,7 @@ def parse_knob(text: str, knobs: Mapping[str, KnobRange]) -> Axis | Link:
         parsed = parse_expression(condition, f"--knob {name} if", known=[*knobs])
         if name in parsed.names:
             raise UserError(f"--knob {text!r}: the condition of {name} cannot be about itself")
-        axis = Axis(name, axis.whole, axis.low, axis.high, axis.log, axis.values, parsed)
+        axis = replace(axis, condition=parsed)
     return axis
 
 
@@ -145,7 +145,7 @@ def _axis(text: str, name: str, values: str, bounds: KnobRange) -> Axis:
         log = scale == ":log" or (scale is None and knob is not None and knob.log)
         if log and ends[0] <= 0:
             raise UserError(f"--knob {text!r}: a log range must start above 0")
-        axis = Axis(name, whole, ends[0], ends[1], log)
+        axis = Axis(name, whole, ends[0], ends[1], log, own=bounds.value)
         _check_bounds(ends, name, bounds)
         return axis
     listed = _listed([part.strip() for part in values.split(",")], name, kind, bounds)

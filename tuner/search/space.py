@@ -89,7 +89,8 @@ class Space:
         """What positions in the cube mean: another text, other configurations."""
         told = self.as_dict()
         rules = f" {told['constraints']}" if told["constraints"] else ""
-        return f"{told['axes']}{rules}"
+        own = [f"{axis.name}={axis.own_step:g}" for axis in self.axes if axis.own_step is not None]
+        return f"{told['axes']}{rules}{own or ''}"
 
     def _begun(self) -> dict[str, Setting]:
         config = dict(self.fixed)

@@ -42,5 +42,5 @@ def default_axes(knobs: Mapping[str, KnobRange], useful: Mapping[str, float]) ->
             low = min(low, float(math.ceil(high / 8)))
         low = max(low, bounds.low)
         if low < high:
-            axes.append(Axis(name, knob.kind == "int", low, high, knob.log))
+            axes.append(Axis(name, knob.kind == "int", low, high, knob.log, own=bounds.value))
     return axes

@@ -223,6 +223,26 @@ def test_faults_of_richer_spaces(texts: list[str], constraints: list[str], says:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "own", "instead_of"),
+    [
+        ("gpu_memory_utilization=0.5:0.95", 0.9, 0.92),
+        ("chunk_size=64:4096 if max_num_seqs > 1", 1000, 992),
+        ("chunk_size=64:4096", 4090, None),  # an end stays
+    ],
+)
+def test_the_baselines_setting_is_a_step_of_a_range(
+    text: str, own: float, instead_of: float | None
+) -> None:
+    name = text.partition("=")[0]
+    axis = parse_axis(text, KNOBS | {name: KnobRange(own, 0.1, 8192, True)})
+    assert axis.decode(axis.encode(own)) == own
+    assert (axis.low, axis.high) == (axis.settings[0], axis.settings[-1])
+    assert instead_of not in axis.settings
+    elsewhere = parse_axis(text, KNOBS | {name: KnobRange(8192, 0.1, 8192, True)})
+    assert len(axis.settings) == len(elsewhere.settings) + (instead_of is None)
+
+
 RICH = [
     "max_num_seqs=4:256", "chunk_size=64:4096", "gpu_memory_utilization=0.5..0.9",
     "kv_cache_dtype=auto,fp8 if gpu_memory_utilization > 0.7", "enforce_eager=true,false",
