@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+DEFAULT_POINTS = 5
+"""Values of a range that is swept."""
+
 
 def add_knob_option(group: argparse._ArgumentGroup, *, required: bool) -> None:
     """--knob, repeatable."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 
 from tuner.cli.common import add_database_option, add_load_options, add_output_options, study_name
-from tuner.cli.search_options import add_constraint_option, add_knob_option, add_measuring_options
+from tuner.cli.search_options import (
+    DEFAULT_POINTS,
+    add_constraint_option,
+    add_knob_option,
+    add_measuring_options,
+)
 from tuner.cli.targets import add_tuned_target_options
 
 NAME = "sweep"
 HELP = "vary one knob, hold the rest, show what it trades"
-
-DEFAULT_POINTS = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from storage.errors import readable
 from tuner.cli.common import check_measurable, study_quality
 from tuner.cli.invocation import study_name
 from tuner.cli.resuming import check_made_by, original_config
-from tuner.cli.sweep import DEFAULT_POINTS
+from tuner.cli.search_options import DEFAULT_POINTS
 from tuner.errors import UserError
 from tuner.quality import Task
 from tuner.search.budget import DEFAULT_WARMUP_S, DEFAULT_WINDOW_S
