@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tuner.diagnosis.engine_pages import page
 from tuner.cli.main import main
 from tuner.lint.catalogue import of_exposition, of_tables
 from tuner.lint.checks import lint
@@ -248,10 +249,16 @@ def test_the_tables_hold_every_metric_the_engines_define(engine: str, table: str
             assert kinds.get(name) == kind, name
 
 
-def test_real_expositions_name_nothing_the_table_lacks() -> None:
+VLLM_0_32 = (ROOT / "fixtures/vllm-0.32-cpu-after-load.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", [VLLM_0_32, page("vllm-0.33.0", "after-load"), page("sglang-0.5.23", "after-load")],
+    ids=["vLLM 0.32", "vLLM 0.33", "SGLang"],
+)  # fmt: skip
+def test_real_expositions_name_nothing_the_table_lacks(text: str) -> None:
     from storage.sources.exposition import parse_exposition
 
-    text = (ROOT / "fixtures/vllm-0.32-cpu-after-load.txt").read_text()
     alive = of_tables()
     unknown = {n for n in parse_exposition(text, 0.0).names() if not alive.alive(n)}
     assert {name for name in unknown if not name.endswith("_created")} == set()
