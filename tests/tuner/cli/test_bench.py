@@ -123,22 +123,9 @@ def test_ctrl_c_keeps_and_shows_what_was_measured(tmp_path: Path) -> None:
 def test_same_content_sends_the_same_prompts_and_fresh_content_does_not() -> None:
     def prompts(*options: str) -> list[Any]:
         with FakeServer() as server:
-            main(
-                [
-                    "bench",
-                    server.url,
-                    "--workload",
-                    "prompt=8,output=2,concurrency=1",
-                    "--max-requests",
-                    "3",
-                    "--warmup",
-                    "0s",
-                    "--no-store",
-                    "--quiet",
-                    *options,
-                ]
-            )
-            return [body["prompt"] for body in server.requests]  # fmt: skip
+            load = ["--workload", "prompt=8,output=2,concurrency=1", "--max-requests", "3"]
+            main(["bench", server.url, *load, "--warmup", "0s", "--no-store", "--quiet", *options])
+            return [body["prompt"] for body in server.requests]
 
     assert prompts("--same-content") == prompts("--same-content")
     assert prompts() != prompts()
