@@ -91,11 +91,12 @@ def _cap(case: Case) -> Check:
     cap = case.cap()
     if not cap:
         return frame.unset(case, "max_num_seqs")
-    waits = case.waiting() >= case.t("waiting_some") and case.kv_usage() < case.t("kv_low")
+    room = case.kv_usage() < case.t("kv_low")
+    waits = case.waiting() >= case.t("waiting_some")
     return frame.judge(
-        case, lambda: case.running() / cap, case.t("at_cap"), when=waits,
+        case, lambda: case.running() / cap, case.t("at_cap"), when=waits and room,
         says=lambda share: f"{case.of_cap(case.running(), cap)}, {case.waiting():.1f} wait, "
-        f"KV only {case.kv_usage():.0%}",
+        f"KV {'only ' if room else ''}{case.kv_usage():.0%}",
     )  # fmt: skip
 
 

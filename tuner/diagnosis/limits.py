@@ -237,13 +237,16 @@ def no_limit(case: Case, found: list[Check]) -> Check:
                                unknown[0].how_to_get)  # fmt: skip
     if (unread := frame.unread(case)) is not None:
         return unread
+    least = case.t("waiting_some")
+    if case.waiting() < least:
+        return frame.judge(case, case.waiting, least, says=lambda n: f"{n:.1f} wait")
     why, acts = _behind(case)
-    if case.waiting() >= case.t("waiting_some") and not acts:
+    if not acts:
         said = f"{case.waiting():.1f} wait although no limit is reached, {why}"
         return frame.cant_tell(case, said, ("what the queue waits for",),
                                "watch longer, or read the server's log")  # fmt: skip
     return replace(frame, levers=acts).judge(
-        case, case.waiting, case.t("waiting_some"),
+        case, case.waiting, least,
         says=lambda n: f"{n:.1f} wait although no limit is reached: {why}",
     )  # fmt: skip
 

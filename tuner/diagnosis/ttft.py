@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tuner.diagnosis import levers, limits, overload, prefix, roofline
 from tuner.diagnosis.context import Case, Check, Frame
+from tuner.diagnosis.registry import how_to_get
 from tuner.diagnosis.slo_node import gate, judge_latency, seconds
 from tuner.diagnosis.spread import BEYOND, spread, value_of
 from tuner.units import count_text
@@ -201,6 +202,9 @@ def _client(case: Case, top: Check) -> Check:
                   unit="client / server", levers=(levers.NETWORK,))  # fmt: skip
     if top.firing:
         return frame.not_applicable(case, "the server itself misses the SLO")
+    if not case.s.readings.keys() & set(frame.uses):
+        how = how_to_get("client_ttft")
+        return frame.cant_tell(case, "what clients saw is not known", frame.uses, how)
     if (unread := frame.unread(case)) is not None:
         return unread
     client, server = case.s.value("client_ttft") or 0.0, case.s.value("client_server_ttft") or 0.0

@@ -54,6 +54,16 @@ def test_missing_slo_is_said() -> None:
     assert "tpot_p95<50ms" in text
 
 
+def test_what_is_in_order_is_not_told_as_a_fault_would_be() -> None:
+    """Nothing waits, the KV pool is not small beside the cap, and nobody was asked for clients."""
+    text = render(diagnose(signals(kv_usage=0.7, kv_usage_mean=0.7), SLOS))
+    for words in ("although", "only 70%", "collected"):
+        assert words not in text
+    assert "what clients saw is not known" in text
+    full = diagnose(signals(running=64.0, waiting=4.0), SLOS).node("5.seq_cap")
+    assert full.summary.endswith("KV only 40%")
+
+
 def test_override_moves_a_node(tmp_path: Path) -> None:
     file = tmp_path / "t.toml"
     file.write_text("[thresholds]\npreemption_warning = 0.5\npreemption_critical = 0.9\n")
