@@ -180,7 +180,8 @@ def _silence(case: Case, running: float, waiting: float, there_s: float) -> tupl
     if running > 0:
         return state, f"{running:.0f} run, but no token came in {there_s:.0f} s"
     deferred = case.s.of("waiting_by").get("deferred", 0.0)
-    why = "all deferred" if deferred >= waiting else "perhaps one larger than the KV pool"
+    larger = "perhaps one of them is larger than the KV pool"
+    why = "all deferred" if deferred >= waiting else larger
     return state, f"{waiting:.0f} wait, none runs and no token came in {there_s:.0f} s: {why}"
 
 

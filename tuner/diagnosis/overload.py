@@ -130,6 +130,6 @@ def _saturation(case: Case) -> tuple[float | None, str]:
     """(share of the time that the device is busy, the same in words); where nothing tells, how
     often requests ran when it was asked: an engine that holds some makes step after step."""
     if (busy := busy_share(case)) is not None:
-        return busy, f"the device is busy {busy:.0%}"
+        return busy, f"the device is busy {busy:.0%} of the time"
     share = case.s.value("running_share")
     return share, "" if share is None else f"requests ran at {share:.0%} of the scrapes"

@@ -39,7 +39,7 @@ def cache_off(case: Case) -> Check:
         return frame.judge(case, lambda: 0.0, 1.0, says=lambda _: f"prefix caching is on, {shown}")
     check = frame.judge(
         case, lambda: 1.0, 1.0,
-        says=lambda _: "prefix caching is off; whether prompts share prefixes cannot be seen so",
+        says=lambda _: "prefix caching is off; whether prompts share prefixes cannot be seen then",
     )  # fmt: skip
     return replace(check, guess=True)
 
