@@ -28,13 +28,6 @@ TONES = {
     State.CANT_TELL: "info",
     State.NOT_APPLICABLE: "neutral",
 }
-WORDS = {
-    State.CRITICAL: "critical",
-    State.WARNING: "warning",
-    State.OK: "ok",
-    State.CANT_TELL: "can't tell",
-    State.NOT_APPLICABLE: "n/a",
-}
 BADGES = {
     State.CRITICAL: "red",
     State.WARNING: "orange",
@@ -85,7 +78,8 @@ def _summary(diagnosis: Diagnosis) -> str:
     at = time.strftime("%H:%M:%S UTC", time.gmtime(diagnosis.at_s))
     note = f"evaluated at {at} over the last {duration(diagnosis.window_s)}"
     counts = Counter((_word(node), _tone(node)) for node in diagnosis.nodes)
-    order = (WORDS[State.CRITICAL], WORDS[State.WARNING], ON_WATCH, *WORDS.values())
+    firing, calm = [[s.word for s in State if s.firing is fires] for fires in (True, False)]
+    order = [*firing, ON_WATCH, *calm]
     pills = "".join(
         markup.pill(f"{count} {word}", tone)
         for (word, tone), count in sorted(counts.items(), key=lambda item: order.index(item[0][0]))
@@ -107,7 +101,7 @@ def _summary(diagnosis: Diagnosis) -> str:
 
 
 def _word(node: NodeResult) -> str:
-    return ON_WATCH if node.on_watch else WORDS[node.state]
+    return ON_WATCH if node.on_watch else node.state.word
 
 
 def _tone(node: NodeResult) -> str:
@@ -138,7 +132,7 @@ def _cause(node: NodeResult) -> str:
         for text in node.will_not_help
     )
     head = (
-        f"{markup.pill(WORDS[node.state], TONES[node.state])} <b>{markup.escape(node.title)}</b> "
+        f"{markup.pill(node.state.word, TONES[node.state])} <b>{markup.escape(node.title)}</b> "
         f"{markup.escape(node.summary)}"
     )
     return (

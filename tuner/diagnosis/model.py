@@ -23,6 +23,11 @@ class State(StrEnum):
     def firing(self) -> bool:
         return self in (State.CRITICAL, State.WARNING)
 
+    @property
+    def word(self) -> str:
+        """As a person reads it."""
+        return {State.CANT_TELL: "can't tell", State.NOT_APPLICABLE: "n/a"}.get(self, self.value)
+
 
 class Confidence(StrEnum):
     HIGH = "high"

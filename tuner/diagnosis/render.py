@@ -13,13 +13,6 @@ from tuner.printable import shown
 WIDTH = 100
 URL_TO_GIVE = "http://HOST:PORT"
 ON_WATCH, ON_WATCH_COLOUR = "on watch", "33"
-_WORDS = {
-    State.CRITICAL: "critical",
-    State.WARNING: "warning",
-    State.OK: "ok",
-    State.CANT_TELL: "can't tell",
-    State.NOT_APPLICABLE: "n/a",
-}
 _COLOURS = {
     State.CRITICAL: "1;31",
     State.WARNING: "33",
@@ -60,7 +53,7 @@ def _node(
 ) -> Iterator[str]:
     depth = _depth(node, diagnosis)
     indent = "  " * depth
-    state = ON_WATCH if node.on_watch else _WORDS[node.state]
+    state = ON_WATCH if node.on_watch else node.state.word
     painting = ON_WATCH_COLOUR if node.on_watch else _COLOURS[node.state]
     label = f"{indent}{node.key.split('.')[0] if depth == 0 else '·'} {node.title}"
     tail = _tail(node)

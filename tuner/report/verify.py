@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage import Verification
+from tuner.diagnosis.model import State
 from tuner.report.table import aligned, factor_text
 from tuner.report.words import OUTCOMES, VERDICTS
 from tuner.slo import VerdictState
@@ -24,7 +25,6 @@ TITLES = {
     "harmful": "The advice does harm",
     "undecided": "Undecided",
 }
-_STATES = {"cant_tell": "can't tell", "not_applicable": "not applicable"}
 
 
 def realised_dict(proof: Proof) -> dict[str, Any] | None:
@@ -160,8 +160,9 @@ def node_text(proof: Proof) -> str:
     cleared = "cleared" if after in ("ok", "not_applicable") else "not cleared"
     if after == "cant_tell":
         cleared = "whether it cleared cannot be told"
-    states = [_STATES.get(state, state) for state in (before, after)]
-    return f"{proof.proposal.node} {states[0]} → {states[1]}: {cleared}"
+    words = {state.value: state.word for state in State}
+    states = " → ".join(words.get(state, state) for state in (before, after))
+    return f"{proof.proposal.node} {states}: {cleared}"
 
 
 def history_lines(rows: Sequence[Verification]) -> list[str]:
