@@ -14,6 +14,9 @@ from functools import lru_cache
 
 from storage.sources.base import Agg, Labels
 
+STARTED = "process_start_time_seconds"
+"""The gauge that tells when a target's process began (Unix seconds)."""
+
 _SAMPLE = re.compile(
     r'([a-zA-Z_:][\w:]*\s*(?:\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?)\s*(\S+)(?:\s.*)?$'
 )

@@ -16,8 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from storage.sources.base import Labels, Outcome, SourceStatus
-from storage.sources.exposition import SeriesId
-from storage.sources.longterm import STARTED
+from storage.sources.exposition import STARTED, SeriesId
 from storage.sources.matrix import Matrix
 from storage.sources.store import HORIZON_S, LOOKBACK_S, Series, SeriesStore
 from storage.sources.windowed import WindowedSource

@@ -37,7 +37,7 @@ from storage.sources.base import (
     SourceStatus,
     Wanted,
 )
-from storage.sources.exposition import series_id, spellings
+from storage.sources.exposition import STARTED, series_id, spellings
 from storage.sources.store import Series, SeriesStore
 from storage.sources.windowed import WindowedSource
 
@@ -49,8 +49,6 @@ FINE_UP_TO_S = 6 * 3600.0
 
 GAP_POINTS = 2.5
 """A distance of more points than this is a gap in the watching."""
-
-STARTED = "process_start_time_seconds"
 
 
 def kept(name: str) -> bool:

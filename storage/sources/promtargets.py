@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from storage.sources import promql
 from storage.sources.answers import stale, stale_after_s
 from storage.sources.base import Outcome, Reading, SourceStatus
-from storage.sources.exposition import spellings
+from storage.sources.exposition import STARTED, spellings
 from storage.sources.gathered import (
     DOWN,
     newest_up,
@@ -23,7 +23,6 @@ from storage.sources.gathered import (
     target_of,
     watched_for_s,
 )
-from storage.sources.longterm import STARTED
 from storage.sources.matrix import Matrix
 from storage.sources.promclient import PrometheusClient
 from storage.sources.store import HORIZON_S

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from storage.errors import StorageError
 from storage.sources.base import Agg, Labels, MetricSource, RangeKind, Reading, SourceStatus, Wanted
+from storage.sources.exposition import STARTED
 from storage.sources.fetch import metrics_url
 from storage.sources.gathered import (
     DEVICE_PREFIX,
@@ -24,7 +25,7 @@ from storage.sources.gathered import (
 )
 from storage.sources.joined import JoinedPoints, of_target
 from storage.sources.keeper import FaultLog
-from storage.sources.longterm import STARTED, HistorySource
+from storage.sources.longterm import HistorySource
 from storage.sources.matrix import Matrix
 from storage.sources.scrape import ScrapeSource, history_beyond
 from storage.sources.store import HORIZON_S

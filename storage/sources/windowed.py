@@ -31,7 +31,7 @@ from storage.sources.base import (
     SourceStatus,
     Wanted,
 )
-from storage.sources.exposition import SeriesId, fold
+from storage.sources.exposition import STARTED, SeriesId, fold
 from storage.sources.folding import fold_replicas, part_of, peaks, summed
 from storage.sources.store import Series, SeriesStore
 from storage.sources.windows import finite
@@ -70,7 +70,7 @@ class WindowedSource(ABC):
         fault = self._fault()
         with self._lock:
             newest_s, began_s = self._store.succeeded_s, self._store.began_s
-            starts_s = (s.values[-1] for s in self._store.find("process_start_time_seconds"))
+            starts_s = (s.values[-1] for s in self._store.find(STARTED))
             start_s = finite(fold(starts_s, "max"))
         age_s = None if newest_s is None else max(0.0, now_s - newest_s)
         up = fault is None and age_s is not None

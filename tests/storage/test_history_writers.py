@@ -15,7 +15,8 @@ from storage.errors import ConflictError
 from storage.history import History
 from storage.history_points import COARSE_S, FINE_S, KEPT_S, MAX_SERIES, Layout, Point
 from storage.schema import MetricLayoutRow, MetricPointRow, MetricTargetRow
-from storage.sources.longterm import STARTED, watched_since
+from storage.sources.exposition import STARTED
+from storage.sources.longterm import watched_since
 from tests.storage.sources.virtual import START_S, VirtualScrape
 
 URL = "http://virtual/metrics"

@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any
 
 from storage.sources.base import MetricSource, Outcome, Reading, Wanted
-from storage.sources.exposition import spellings
+from storage.sources.exposition import STARTED, spellings
 from tuner.diagnosis.collect_replicas import by_replica, replicas
 from tuner.diagnosis.collect_settings import INFOS, KnownSettings, settings
 from tuner.diagnosis.collect_trends import (
     OLDEST_START,
-    STARTED,
     STARTED_ANEW,
     Course,
     course,

@@ -18,7 +18,6 @@ POINTS = 60
 """As many samples are looked at over a span, where there are so many scrapes."""
 
 OF_REQUESTS = ("running", "waiting")
-STARTED = "process_start_time_seconds"
 OLDEST_START, STARTED_ANEW = "oldest_start", "started_anew"
 """A reading and a breakdown: when the engine that runs longest began, and those that began inside
 the window beside it (Unix seconds)."""

@@ -19,12 +19,12 @@ from typing import Protocol
 from storage.errors import StorageError
 from storage.sources import Exposition, scrape_once
 from storage.sources.base import Agg
+from storage.sources.exposition import STARTED
 from storage.sources.folding import fold_replicas
 from tuner.server_side.increases import COUNTED, ServerSide
 from tuner.server_side.series import COUNTERS, FOLDED, GAUGES, MOST_POINTS, Column, Series, thinned
 
 INTERVAL_S = 2.0
-BORN = "process_start_time_seconds"
 SAME_START_S = 1.0
 WAIT_FOR_SCRAPE = 1.5
 """Prometheus is asked this many of its scrape intervals after the end, so that it has seen it."""
@@ -101,7 +101,7 @@ class _Scraped:
             return None
         scrapes = [self._before, *self._scrapes, self._after]
         counters = [tuple(_count(s, names) for s in scrapes) for names in COUNTERS.values()]
-        born = [scrape.value(BORN) for scrape in scrapes]
+        born = [scrape.value(STARTED) for scrape in scrapes]
         if _began_anew(counters, born):
             found = ServerSide.of_restart()
         series = _series(scrapes, began_unix_s)
@@ -173,7 +173,7 @@ class _Asked:
 def _needed(scrape: Exposition) -> Exposition:
     """Only what the series is made of: hundreds of scrapes are kept."""
     known = (*GAUGES.values(), *COUNTERS.values())
-    wanted = (*(name for names in known for name in names), BORN)
+    wanted = (*(name for names in known for name in names), STARTED)
     values = {key: value for key, value in scrape.values.items() if key.startswith(wanted)}
     return Exposition(scrape.at_s, values)
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.sources.answers import bucket_bound
+from storage.sources.exposition import STARTED
 from tuner.diagnosis.registry import SPECS
 from tuner.errors import UserError
 from tuner.units import count_text
@@ -122,7 +123,7 @@ def lifetime_source(url: str) -> tuple[MetricSource, float, bool]:
     from storage.sources import RecordedSource, scrape_once
 
     now = scrape_once(url)
-    start_s = now.value("process_start_time_seconds")
+    start_s = now.value(STARTED)
     timed = start_s is not None and 0 < start_s < now.at_s
     if start_s is None or not timed:
         start_s = now.at_s - ANY_TIME_S

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from storage.sources.base import Labels, Outcome, Wanted
-from storage.sources.longterm import STARTED
+from storage.sources.exposition import STARTED
 from storage.sources.matrix import Matrix, Vector
 from storage.sources.promclient import PrometheusClient
 from storage.sources.prometheus import PrometheusSource
