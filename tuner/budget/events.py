@@ -157,7 +157,8 @@ def _latency(made: Sli, exported: Exports | None) -> Sli | str:
         return f"{engine} exports no histogram of {clause.metric}"
     name = names[0] if exported is None else exported.resolve(names)
     if exported is not None and f"{name}_bucket" not in exported.names:
-        first = " before its first request" if made.counters.dialect == "sglang" else ""
+        served = made.counters.finished.name in exported.names
+        first = "" if served else " before its first request"
         return f"the server exports no histogram of {clause.metric}{first}"
     boundary = boundary_of(clause.bound, boundaries_of(name, exported))
     if boundary is None:

@@ -107,10 +107,17 @@ def test_a_live_sglang_tells_its_dialect_and_boundaries() -> None:
     assert list(left_out) == ["error_rate<1%"]
 
 
-def test_sglang_exports_no_histogram_before_its_first_request() -> None:
-    idle = of_exposition(parse_exposition("sglang:num_running_reqs 0\n", at_s=0.0))
-    with pytest.raises(UserError, match="no histogram of ttft before its first request"):
-        slis(parse_slos(["ttft_p95<5s"]), idle)
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (page("sglang-0.5.23", "unserved"), "no histogram of ttft before its first request"),
+        (page("vllm-0.8.5-v0", "unserved"), "no histogram of ttft before its first request"),
+        ("vllm:request_success_total 3\n", "no histogram of ttft$"),
+    ],
+)
+def test_some_engines_export_no_histogram_before_their_first_request(text: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        slis(parse_slos(["ttft_p95<5s"]), of_exposition(parse_exposition(text, at_s=0.0)))
 
 
 def test_without_a_server_sglangs_queue_has_no_boundaries() -> None:
