@@ -10,6 +10,7 @@ from dataclasses import replace
 from tuner.diagnosis import levers, roofline
 from tuner.diagnosis.context import Case, Check, Frame
 from tuner.diagnosis.model import Lever, State
+from tuner.diagnosis.registry import how_to_get
 from tuner.diagnosis.slo_node import judge_latency
 from tuner.diagnosis.spread import spread
 from tuner.units import count_text
@@ -206,10 +207,8 @@ def _deferred(case: Case) -> Check:
     frame = _frame(case, "3a.deferred", ("waiting_by",), "share of waiting", exact=True)
     by = case.s.of("waiting_by")
     if "deferred" not in by:
-        return frame.cant_tell(
-            case, "waiting requests are not split by reason", ("num_requests_waiting_by_reason",),
-            "use vLLM 0.32 or later, or slotune's engine",
-        )  # fmt: skip
+        why, missing = "waiting requests are not split by reason", "num_requests_waiting_by_reason"
+        return frame.cant_tell(case, why, (missing,), how_to_get("waiting_by"))
     total = sum(by.values())
     return frame.judge(
         case, lambda: by["deferred"] / total if total else 0.0, case.t("deferred_share"),

@@ -217,7 +217,7 @@ BREAKDOWNS: tuple[BreakdownSpec, ...] = (
     ),
     BreakdownSpec(
         "waiting_by", "requests", "reason", False, ("vllm:num_requests_waiting_by_reason",),
-        how_to_get="vLLM exports it from 0.20 on",
+        how_to_get="vLLM exports it from 0.20 on, and slotune's engine",
     ),
     BreakdownSpec(
         "binding", "steps", "reason", True, ("slotune:step_binding_limit_total",),

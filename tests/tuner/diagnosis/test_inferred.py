@@ -10,6 +10,7 @@ from storage.sources import RecordedSource
 from tests.tuner.diagnosis.cases import PREFILL, QUEUE, SLOS, SLOW_TPOT, reading, signals
 from tuner.diagnosis import Confidence, Diagnosis, History, State, collect, diagnose
 from tuner.diagnosis.levers import FEWER_SEQS, MORE_KV, here
+from tuner.diagnosis.registry import how_to_get
 from tuner.diagnosis.server_info import of_vllm
 from tuner.diagnosis.signals import Signals
 
@@ -246,3 +247,11 @@ def test_vllms_residency_metrics_are_read() -> None:
     assert found.value("reuse_gap_p90") == pytest.approx(9.5)
     assert found.value("evict_idle_p50") == pytest.approx(7.5)
     assert found["evict_idle_p50"].samples == 40
+
+
+def test_where_waiting_requests_are_not_split_the_release_that_does_it_is_named() -> None:
+    look = signals(breakdowns={"waiting_by": {}})
+    node = diagnose(look, SLOS).node("3a.deferred")
+    assert node.state is State.CANT_TELL
+    assert node.how_to_get == how_to_get("waiting_by")
+    assert "vLLM exports it from 0.20 on" in node.how_to_get
