@@ -57,6 +57,18 @@ def test_the_cap_is_judged() -> None:
     assert judged({}).node("3a.seq_cap").state is State.CANT_TELL
 
 
+def test_a_priority_is_a_part_of_the_queue() -> None:
+    """--enable-priority-scheduling: the total, with priority="", and each priority's own."""
+    lines = []
+    for gauge, parts in (("num_running_reqs", (13, 9, 4)), ("num_queue_reqs", (9, 6, 3))):
+        told = zip(("", "0", "1"), parts, strict=True)
+        lines += [f'sglang:{gauge}{{model_name="m",priority="{of}"}} {n}' for of, n in told]
+    seen = RecordedSource([(START_S + 5 * i, "\n".join([*lines, ""])) for i in range(14)])
+    signals = collect(seen, window_s=60.0, at_s=START_S + 65.0)
+    assert (signals.value("running"), signals.value("waiting")) == (13.0, 9.0)
+    assert signals.value("waiting_mean") == 9.0
+
+
 def test_the_pool_comes_by_gauges_alone() -> None:
     """A Prometheus has no /server_info."""
     assert look({}).config == {"num_kv_blocks": "2500", "block_size": "16"}
