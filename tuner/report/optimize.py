@@ -129,8 +129,7 @@ def _what_is_started(decision: Decision) -> list[str]:
     """A line over the commands, where they are not those of a recommendation."""
     if not decision.recommends:
         return ["  the baseline (nothing is recommended yet):"]
-    doubtful = decision.best_config is not None and not decision.met
-    return [f"  the best candidate ({DOUBTFUL}):"] if doubtful else []
+    return [f"  the best candidate ({DOUBTFUL}):"] if decision.doubtful else []
 
 
 def _command_lines(decision: Decision, served: Served) -> list[str]:

@@ -66,6 +66,11 @@ class Decision:
         """Whether the recommended configuration is shown to meet every SLO."""
         return self.chosen.verdict.state == "pass"
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the best configuration is a candidate that is not shown to meet the SLOs."""
+        return self.best_config is not None and not self.met
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:

@@ -232,8 +232,8 @@ def _start_title(report: StudyReport) -> str:
 
 def _start_doubt(report: StudyReport) -> str:
     decision = report.decision
-    candidate = decision is not None and decision.best_config is not None and not decision.met
-    return f"The best candidate, {DOUBTFUL}." if candidate else ""
+    doubtful = decision is not None and decision.doubtful
+    return f"The best candidate, {DOUBTFUL}." if doubtful else ""
 
 
 def _flags(report: StudyReport) -> str:
