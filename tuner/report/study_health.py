@@ -5,6 +5,7 @@ A check is "fine", to "look" at (more time or another range would mend it), or "
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +16,10 @@ from tuner.report.study import StudyReport
 from tuner.report.table import aligned
 from tuner.search.axis import is_number
 from tuner.search.noise import Figures, figures_of, noise_of
+from tuner.search.objective import CAPACITY
 from tuner.search.trial import Outcome
 from tuner.search.trials import distinct, explored, of_config
+from tuner.search.usual import useful_limits
 from tuner.targets.base import setting_text
 from tuner.units import count_text, show
 
@@ -73,13 +76,23 @@ def _edges(report: StudyReport) -> Iterator[Check]:
         settings = [value for value in axis.settings if is_number(value)]
         value = best.get(axis.name)
         if len(settings) > 1 and value in (settings[0], settings[-1]):
+            if value == settings[-1] and _reaches_all(report, axis.name, settings[-1]):
+                continue
             end = "lower" if value == settings[0] else "upper"
             at_edge.append(f"{axis.name}={setting_text(value)} is the {end} end of {axis}")
     if at_edge:
         text = "; ".join(at_edge) + ": a wider --knob range may hold a better one"
         yield Check(name, "look", text)
     else:
-        yield Check(name, "fine", "the best configuration is at no end of a searched range")
+        told = "the best configuration is at no end of a searched range that could be wider"
+        yield Check(name, "fine", told)
+
+
+def _reaches_all(report: StudyReport, knob: str, most: float) -> bool:
+    """Whether no value above it can matter under the study's loads."""
+    goal = report.goal
+    limits = [useful_limits(load).get(knob, math.inf) for load in goal.loads]
+    return goal.objectives[0].key != CAPACITY and most >= max(limits)
 
 
 def _missed(report: StudyReport) -> Check:

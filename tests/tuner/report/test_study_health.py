@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tuner.report.stored_studies import AXES, by_hand, measured, report_of, store
-from tests.tuner.search.synthetic import DEFAULTS
+from tests.tuner.search.synthetic import DEFAULTS, LOAD
 from tuner.report.study_health import Check, checks
 from tuner.report.study_text import study_report_lines
 from tuner.search.trial import Outcome
@@ -19,9 +19,10 @@ NOISE, DRIFT, CLIENT = "noise between runs", "baseline steady over the study", "
 
 
 def check(
-    folder: Path, name: str, outcomes: Sequence[Outcome], axes: Sequence[str] = tuple(AXES)
-) -> Check:
-    store(folder / "s.db", outcomes, axes=axes)
+    folder: Path, name: str, outcomes: Sequence[Outcome], axes: Sequence[str] = tuple(AXES),
+    load: str = LOAD,
+) -> Check:  # fmt: skip
+    store(folder / "s.db", outcomes, axes=axes, loads=(load,))
     report = report_of(folder / "s.db")
     (found,) = [one for one in checks(report) if one.name == name]
     assert found.text in "\n".join(study_report_lines(report))
@@ -47,6 +48,22 @@ def test_an_optimum_at_an_end_of_its_range(tmp_path: Path, axis: str, told: str)
     found = check(tmp_path, EDGES, by_hand(), [axis, "max_num_seqs=1:256:log"])
     assert found.state == "look"
     assert found.text == f"{told}: a wider --knob range may hold a better one"
+
+
+@pytest.mark.parametrize(("clients", "state"), [(8, "fine"), (9, "look")])
+def test_a_cap_of_as_many_as_there_are_clients_has_no_wider_range(
+    tmp_path: Path, clients: int, state: str
+) -> None:
+    load = f"prompt=64,output=8,concurrency={clients}"
+    sides = [(DEFAULTS, 0.8), (DEFAULTS | {"max_num_seqs": 8, "chunk_size": 256}, 0.2)]
+    outcomes = [
+        measured(config, stage=stage, seed=seed, at_s=seed, ttft_s=ttft_s, load=load)
+        for seed, stage in ((0, "baseline"), (1, "search"), (100, "confirm"), (101, "confirm"))
+        for config, ttft_s in sides
+        if (config == DEFAULTS) == (stage == "baseline") or stage == "confirm"
+    ]
+    axes = ["chunk_size=64:8192:log", "max_num_seqs=1:8:log"]
+    assert check(tmp_path, EDGES, outcomes, axes, load).state == state
 
 
 def test_an_optimum_between_the_ends(tmp_path: Path) -> None:
