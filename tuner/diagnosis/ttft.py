@@ -139,7 +139,6 @@ def _long_prompt(case: Case) -> Check:
     frame = Frame(
         "3b.long_prompt", "Prompt longer than the chunk", "3b", ("prompt_tokens",),
         unit="prompt / chunk", levers=(levers.LARGER_CHUNK,),
-        will_not_help=("lowering chunk_size: TTFT gets worse, a small chunk protects ITL",),
     )  # fmt: skip
     chunk = case.s.number("chunk_size")
     if (unread := frame.unread(case)) is not None:
