@@ -89,8 +89,12 @@ class OwnProcess:
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def check_alive(self) -> None:
-        """TargetError, with its last words, when the server has ended by itself."""
+    def check_alive(self, within_s: float = 0.0) -> None:
+        """TargetError, with its last words, when the server has ended by itself, or does so in that
+        time: one that is shutting down answers no more."""
+        deadline_s = time.monotonic() + within_s
+        while self.alive and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
         if not self.alive:
             raise self._death("the server ended by itself")
 

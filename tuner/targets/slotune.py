@@ -27,6 +27,9 @@ from tuner.targets.restart import default_of, knob_range
 _WORDS: dict[str, tuple[str, ...]] = {"dtype": KNOBS["dtype"].choices}
 """Words this engine takes, and no others."""
 
+ENDING_S = 5.0
+"""How long an engine may take from its last answer to its end."""
+
 _DESCRIBED = (
     "engine", "version", "instance_id", "pid", "model", "served_model_name", "device", "dtype",
     "max_model_len", "num_kv_blocks", "kv_blocks_cap", "attention_backend", "num_threads",
@@ -195,6 +198,8 @@ class SlotuneTarget:
         try:
             return http.call(self._base + path, body, api_key=self._api_key, method=method)
         except TargetError as error:
+            if self._process is not None:
+                self._process.check_alive(ENDING_S)
             raise self._lost(error.reason) from error
 
     def _server_info(self) -> dict[str, Any]:

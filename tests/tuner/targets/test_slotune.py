@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -114,40 +112,6 @@ def test_a_setting_that_somebody_else_changed_spoils_the_measurement() -> None:
         with pytest.raises(TargetError, match=r"chunk_size of .* from 256 to 512") as caught:
             target.verify()
         assert caught.value.gone
-        target.stop()
-
-
-def test_an_engine_of_ours_that_died_while_it_was_measured(tmp_path: Path) -> None:
-    target = SlotuneTarget(log_dir=tmp_path)
-    command = [sys.executable, "-m", "tests.tuner.fake_engine"]
-    target._process = OwnProcess(lambda port: [*command, "--port", str(port)], tmp_path / "log")
-    target.start()
-    try:
-        target.verify()
-        os.kill(target._process.pid, signal.SIGKILL)
-        target._process._process.wait()  # type: ignore[union-attr]
-        with pytest.raises(TargetError, match=r"ended by itself \(exit code -9\)") as caught:
-            target.verify()
-        assert not caught.value.gone
-    finally:
-        target.stop()
-
-
-def test_the_log_of_a_death_is_kept(tmp_path: Path) -> None:
-    target = SlotuneTarget(log_dir=tmp_path)
-    command = [sys.executable, "-m", "tests.tuner.fake_engine"]
-    first = target._process.log  # type: ignore[union-attr]
-    target._process = OwnProcess(lambda port: [*command, "--port", str(port)], first)
-    target.start()
-    try:
-        first.write_text("its last words")
-        os.kill(target._process.pid, signal.SIGKILL)
-        target._process._process.wait()  # type: ignore[union-attr]
-        target.apply({"chunk_size": 256})
-        target.verify()
-        assert target._process.log != first
-        assert first.read_text() == "its last words"
-    finally:
         target.stop()
 
 
