@@ -54,6 +54,7 @@ RELEASES = {
         Release("vllm-0.9.2", lacks=_NO_TPOT | _NO_REFUSALS),
         Release("vllm-0.11.2", lacks=_NO_REFUSALS),
         Release("vllm-0.16.0", lacks=_NO_REFUSALS),
+        Release("vllm-0.20.2", lacks=_NO_REFUSALS, splits=_BY_REASON),
         Release("vllm-0.25.1", lacks=_NO_REFUSALS, splits=_BY_REASON),
         Release("vllm-0.33.0", splits=_BY_REASON),
         Release(
