@@ -76,7 +76,7 @@ def _edges(report: StudyReport) -> Iterator[Check]:
         settings = [value for value in axis.settings if is_number(value)]
         value = best.get(axis.name)
         if len(settings) > 1 and value in (settings[0], settings[-1]):
-            if value == settings[-1] and _reaches_all(report, axis.name, settings[-1]):
+            if value == settings[-1] and _reaches_all(report, axis.name, float(value)):
                 continue
             end = "lower" if value == settings[0] else "upper"
             at_edge.append(f"{axis.name}={setting_text(value)} is the {end} end of {axis}")
