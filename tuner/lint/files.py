@@ -73,10 +73,10 @@ def _dashboard(path: str, board: Mapping[str, Any]) -> Iterator[Query]:
         title = str(panel.get("title") or f"number {panel.get('id', '?')}")
         defaults = _mapping(_mapping(panel.get("fieldConfig")).get("defaults"))
         unit = str(defaults.get("unit") or _old_unit(panel))
-        for target in _dicts(panel.get("targets")):
+        for number, target in enumerate(_dicts(panel.get("targets")), start=1):
             if isinstance(target.get("expr"), str) and target["expr"].strip():
                 texts = f"{title} {panel.get('description', '')} {target.get('legendFormat', '')}"
-                place = f'panel "{title}", query {target.get("refId", "?")}'
+                place = f'panel "{title}", query {target.get("refId") or number}'
                 yield Query(path, place, target["expr"], unit, texts)
     for variable in _dicts(_mapping(board.get("templating")).get("list")):
         if variable.get("type") == "query":

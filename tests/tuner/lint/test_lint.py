@@ -176,6 +176,16 @@ def test_places_of_a_dashboard_rows_variables_and_notes(
     assert "3 findings in 3 queries of 1 file\n" in told
 
 
+def test_a_query_without_a_letter_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "board.json"
+    targets = [{"expr": "vllm:kv_cache_usage_perc"}, {"expr": "vllm:gpu_cache_usage_perc"}]
+    path.write_text(json.dumps({"panels": [{"title": "P", "targets": targets}]}))
+    assert main(["lint", str(path)]) == 1
+    assert 'panel "P", query 2: vllm:gpu_cache_usage_perc' in capsys.readouterr().out
+
+
 def test_rules_of_kubernetes_and_recorded_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
