@@ -177,7 +177,8 @@ def run(options: argparse.Namespace, children: list[Child]) -> int:
         return code
     say(f"\nlogs and database are kept in {HOME}/")
     if options.exit:
-        say(f"engine and dashboard are stopped; see the study again: {again(database)}")
+        say("engine and dashboard are stopped; to go on, start an engine and give its --url")
+        say(f"see the study again: {again(database)}")
     else:
         say(f"engine {engine_url} and dashboard {dashboard_url} stay up until Ctrl-C")
         while all(child.process.poll() is None for child in children):
