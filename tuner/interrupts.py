@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM: the first ends the work, and what follows at once is the same wish.
+"""Ctrl-C, SIGTERM and a terminal that is closed: the first ends the work, and what follows at once
+is the same wish.
 
 Invariant: a signal that follows another within BURST_S raises nothing, so that nobody who presses
 Ctrl-C three times breaks off what brings the measured to safety, or sees a traceback of it.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BURST_S = 1.0
 """In that time nobody has read what one more signal would do."""
 

@@ -35,7 +35,10 @@ def test_a_run_is_kept_and_shown(processes: int, tmp_path: Path) -> None:
         assert len(database.load_records(row.id)["sent_s"]) >= 60
 
 
-def test_a_study_is_kept_and_the_server_gets_its_settings_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["ctrl_c", "hang_up"])
+def test_a_study_is_kept_and_the_server_gets_its_settings_back(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     path = tmp_path / "slotune.db"
     with engine() as server:
         process = start(
@@ -43,7 +46,7 @@ def test_a_study_is_kept_and_the_server_gets_its_settings_back(tmp_path: Path) -
             cwd=tmp_path,
         )  # fmt: skip
         _, err = stop_when(
-            process, lambda: len(stored(path, "s")) >= 4, signal.SIGINT, times=3, apart_s=0.03
+            process, lambda: len(stored(path, "s")) >= 4, number, times=3, apart_s=0.03
         )
         assert server.knobs == ORIGINAL
     assert "Traceback" not in err
