@@ -9,6 +9,7 @@ from storage import Database, Study
 from tuner.cli.common import ProgressLine
 from tuner.cli.resuming import is_server_of
 from tuner.report.recorded import is_verification
+from tuner.search.workers import anyone_at
 from tuner.targets import Target
 from tuner.targets.base import Config, config_text
 
@@ -41,10 +42,6 @@ def put_back(
 def _is_left(database: Database, study: Study, url: str) -> bool:
     if study.state != "running" or (study.target or {}).get("url") != url:
         return False
-    if is_verification(study):
-        return True
-    from tuner.search.workers import anyone_at
-
     return not anyone_at(study.name, database.optuna_storage())
 
 

@@ -43,6 +43,7 @@ from tuner.search.ledger import StudyLedger, keep_whole
 from tuner.search.levels import LOOKS, MAX_ROUNDS
 from tuner.search.objective import Objective
 from tuner.search.trial import Lab, Outcome
+from tuner.search.workers import alone
 from tuner.slo import SloSet, parse_slos
 from tuner.targets import Target
 from tuner.targets.base import config_text
@@ -88,7 +89,8 @@ def run_verify(args: argparse.Namespace) -> int:
         with started(target):
             put_back(database, target, ProgressLine(quiet=args.quiet))
             sitting = _Sitting(args, database, target, slos, workload, objective, task)
-            return sitting.run(window_s, warmup_s)
+            with alone(sitting.name, database.optuna_storage()):  # seen to be alive
+                return sitting.run(window_s, warmup_s)
 
 
 class _Sitting:
@@ -105,6 +107,7 @@ class _Sitting:
         task: Task | None,
     ) -> None:
         self.args, self.database, self.target, self.task = args, database, target, task
+        self.name = study_name("verify")
         self.slos, self.workload, self.objective = slos, workload, objective
         self.knobs = target.knobs()
         self.before: Config = {name: knob.value for name, knob in self.knobs.items()}
@@ -177,7 +180,7 @@ class _Sitting:
     def _study(self, window_s: float, warmup_s: float) -> Study:
         what = f"node {self.args.node}" if self.args.node else str(self.args.knob)
         return self.database.create_study(
-            study_name("verify"), command=command_text(), slos=str(self.slos),
+            self.name, command=command_text(), slos=str(self.slos),
             seed=self.args.seed, target=self.target.describe() | {"original_config": self.before},
             workload=self.workload.as_dict(), objective=str(self.objective),
             space={"axes": [what], "fixed": self.before},

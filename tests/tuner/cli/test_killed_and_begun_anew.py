@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage import Study, open_database
+from tests.storage.conftest import wait_until
 from tests.tuner.cli.running import start, stop_when, tuner
 from tests.tuner.fake_engine import FakeEngine
 
@@ -79,3 +80,18 @@ def test_a_server_started_again_is_left_at_its_own_settings(
         done = tuner(*words, "--study", "s", "--url", server.url, cwd=tmp_path)
         assert done.returncode in (0, 1), done.stderr
         assert server.knobs == ORIGINAL | {"max_num_seqs": 100}
+
+
+def test_what_another_process_verifies_is_not_taken_for_cut_off(tmp_path: Path) -> None:
+    """One machine's `localhost` is not another's: the same address, another server."""
+    path = tmp_path / "slotune.db"
+    with FakeEngine(knobs=dict(ORIGINAL)) as server:
+        process = start(*VERIFY, "--url", server.url, cwd=tmp_path)
+        wait_until(lambda: server.knobs["max_num_seqs"] != 16, "the verification to be at it")
+        with FakeEngine(knobs=dict(ORIGINAL)) as other, open_database(path) as database:
+            (study,) = database.list_studies()
+            database.update_study(study.id, target=(study.target or {}) | {"url": other.url})
+            done = tuner(*SWEEP, "--url", other.url, cwd=tmp_path)
+        _, err = process.communicate(timeout=60)
+    assert "cut off" not in done.stderr
+    assert process.returncode in (0, 1), err
