@@ -21,6 +21,7 @@ from dashboard.history import Objective, Point
 from dashboard.views import comparison, front, measurements, runs, sweep, verified
 from storage import Database, StorageError, Study, Verification
 from tuner.exchange.belonging import verified_by_study
+from tuner.report.recorded import is_verification
 
 STATE_TONES = {"running": "info", "done": "good", "stopped": "warn", "failed": "bad"}
 RUNNING_REFRESH_S = 3.0
@@ -154,11 +155,14 @@ def _answer_text(
         config = answer.best.config if answer.best else {}
         text = markup.escape(history.config_text(config) if config else answer.reason)
         return f'{markup.pill(answer.title, answer.tone)} <span class="sub">{text}</span>'
+    if is_verification(study):
+        return f'<span class="sub">no answer{" yet" if study.state == "running" else ""}</span>'
     if len(loads := history.loads_of(study)) > 1:
         return f'<span class="sub">under {len(loads)} loads: open it for what each gave</span>'
     best = history.best_so_far(found, objective)
     if best is None:
-        text = "nothing meets the SLOs so far" if found else "–"
+        so_far = " so far" if study.state == "running" else ""
+        text = f"nothing meets the SLOs{so_far}" if found else "–"
         if study.state == "failed" and found and found[-1].outcome in ("failed", "invalid"):
             text = found[-1].reason
         return f'<span class="sub">{markup.escape(text)}</span>'
@@ -209,6 +213,9 @@ def _draw_answer(
     proved = verified.report_of(opened, study, len(found))
     if proved is not None:
         verified.draw(proved)
+        return
+    if is_verification(study):
+        st.html(markup.message("No answer yet", "Pairs are being measured.", "info"))
         return
     answer, loads = answer_of(study, found, objective), len(history.loads_of(study))
     if study.result or loads <= 1:  # one load's figures are not the study's

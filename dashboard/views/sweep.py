@@ -21,6 +21,7 @@ from tuner.report.sweep import (
     plotted,
     shown_keys,
     trades_of,
+    undecided_by,
     verdict_of,
     why_none,
 )
@@ -89,6 +90,8 @@ def _row(report: SweepReport, point: SweepPoint, label: str, keys: list[str]) ->
         return [markup.escape(label), *("–" for _ in keys), reason]
     word = verdict_of(point, report.slos)
     judged = markup.pill(word, OUTCOME_TONES[word]) if word in OUTCOME_TONES else word
+    why = "; ".join(undecided_by(point))
+    judged += f' <span class="sub">{markup.escape(why)}</span>' if why else ""
     return [
         markup.escape(label), *(figure_cell(_estimate(point, key), key) for key in keys), judged,
     ]  # fmt: skip

@@ -14,6 +14,7 @@ from storage import Database, Study
 from tuner.errors import UserError
 from tuner.exchange.belonging import verified_by_study
 from tuner.exchange.bundle import of_database
+from tuner.report.recorded import is_verification
 from tuner.report.verify import (
     advice_text,
     node_text,
@@ -25,9 +26,10 @@ from tuner.report.verify_study import StoredProof, VerifyReport, verify_report
 
 
 def report_of(opened: Database, study: Study, measured: int) -> VerifyReport | None:
-    """measured: how many measurements it has; None for a study that is no verification, or did not
-    come to its end, or that this version cannot read."""
-    if study.id not in verified_by_study(opened):
+    """measured: how many measurements it has; None for a study that is no verification, or is
+    still running, or that this version cannot read."""
+    ended = is_verification(study) and study.state != "running"
+    if not ended and study.id not in verified_by_study(opened):
         return None
     return _report(opened, study.name, (study.id, study.updated_at_s, measured))
 
