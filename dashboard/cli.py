@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from dashboard.settings import DEFAULT_DATABASE, Settings, configure
 from tuner.errors import UserError
+from tuner.printable import readable
 
 READY_TIMEOUT_S = 60.0
 
@@ -28,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
     """Answers a wrong flag with one sentence instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {readable(message)} (see {self.prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = _settings(args)
         port = _free_port(args.host, args.port)
     except UserError as fault:
-        print(f"dashboard: {fault}", file=sys.stderr)
+        print(f"dashboard: {readable(str(fault))}", file=sys.stderr)
         return 2
     return _serve(settings, args.host, port)
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import engine
 from engine.config import DEVICE_KNOBS, DEVICES, DTYPES, EngineConfig
-from engine.errors import EngineConfigError
+from engine.errors import EngineConfigError, readable
 from engine.knobs import KNOBS
 from engine.serve.options import ServeOptions
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return serve(config, options)
     except EngineConfigError as error:
-        print(f"engine: {error}", file=sys.stderr)
+        print(f"engine: {readable(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
     """Answers a wrong flag with one sentence instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {readable(message)} (see {self.prog} --help)\n")
 
 
 def _parser() -> argparse.ArgumentParser:

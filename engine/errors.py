@@ -3,7 +3,19 @@ that has stopped."""
 
 from __future__ import annotations
 
+import re
+
 _MOST_CHARS = 80
+_ENDLESS_WORD = re.compile(r"\S{300,}")
+
+
+def readable(text: str) -> str:
+    """What is told on a terminal: without control characters; of a word that no line holds, both
+    ends."""
+    plain = "".join(
+        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+    return _ENDLESS_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-60:]}", plain)
 
 
 def shown(value: object) -> str:

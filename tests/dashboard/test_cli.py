@@ -8,6 +8,14 @@ import pytest
 from dashboard.cli import main
 
 
+@pytest.mark.parametrize("words", [["--slo", "\x1b[2Jx"], ["--database", "x" * 5_000]])
+def test_what_is_told_fits_a_terminal(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "0", *words]) == 2
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert len(told) < 900
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.cli import _parser, from_arguments
+from engine.cli import _parser, from_arguments, main
 from engine.config import EngineConfig
 from engine.errors import EngineConfigError
 from tests.servers import running
@@ -113,6 +113,17 @@ def test_what_cannot_work_is_one_sentence(flags: list[str], words: str) -> None:
 def test_a_configuration_that_did_not_come_from_flags_is_checked_too(name: str, value: int) -> None:
     with pytest.raises(EngineConfigError, match=f"--{name.replace('_', '-')} must be"):
         replace(EngineConfig(), **{name: value}).checked()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", [["--host", "\x1b[2Jx"], ["--port", "x" * 5_000]])
+def test_what_is_told_fits_a_terminal(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert main(["serve", *words]) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert 0 < len(told) < 900
 
 
 def test_a_flag_without_effect_is_told() -> None:
