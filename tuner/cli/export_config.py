@@ -92,7 +92,8 @@ def _chosen(database: Database, name: str) -> tuple[dict[str, Any], dict[str, An
         return dict(baseline), study.target or {}, ""
     reason = result.get("reason")
     why = f"{ANSWERS.get(answer, answer)}: {reason}" if reason else "none is shown to meet the SLOs"
-    raise UserError(f"study {name!r} recommends no configuration ({why})")
+    further = "; a larger --budget may decide" if answer == "undecided" else ""
+    raise UserError(f"study {name!r} recommends no configuration ({why}){further}")
 
 
 def _doubt(result: dict[str, Any]) -> str:

@@ -144,6 +144,8 @@ def _config(study: Study, rows: Sequence[Measurement], role: str) -> dict[str, A
         raise UserError(f"study {study.name} has no baseline; name a run's id")
     if not result:
         raise UserError(f"study {study.name} has no answer yet ({study.state}); name a run's id")
+    if result.get("answer") == "undecided":
+        raise UserError(f"study {study.name} is undecided and names no best; name a run's id")
     raise UserError(f"study {study.name} found nothing better than its baseline: it has no best")
 
 

@@ -72,7 +72,7 @@ def test_a_candidate_that_is_not_shown_to_meet_the_slos_is_told_so(
                 "reason": "only the baseline has a result",
                 "baseline": {"config": {"a": 1}},
             },
-            "recommends no configuration (Undecided: only the baseline has a result)",
+            "recommends no configuration (Undecided: only the baseline has a result); a larger",
         ),
     ],
 )

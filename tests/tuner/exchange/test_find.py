@@ -46,8 +46,10 @@ def database(tmp_path: Path) -> str:
         result = {"answer": "improved", "baseline": {"config": BASE}, "best": {"config": BEST}}
         opened.update_study(study.id, result=result)
         opened.create_study("open")
-        undecided = opened.create_study("same")
-        opened.update_study(undecided.id, result={"baseline": {"config": BASE}, "best": {}})
+        for name, answer in (("same", "keep_baseline"), ("torn", "undecided")):
+            kept = opened.create_study(name)
+            none = {"answer": answer, "baseline": {"config": BASE}, "best": {}}
+            opened.update_study(kept.id, result=none)
     return path
 
 
@@ -75,11 +77,12 @@ def test_ids_roles_and_whole_studies(database: str) -> None:
     [
         ("99", "there is no run 99 in .*: it has 1 to 7"),
         ("4", "run 4 ended without a result: out of memory$"),
-        ("nothing.json", "is no run: give .* or a file; studies: s, open, same"),
+        ("nothing.json", "is no run: give .* or a file; studies: s, open, same, torn"),
         ("other:best", "no study named 'other'"),
         ("open:best", "has no answer yet"),
         ("open:baseline", "has no baseline"),
         ("same:best", "found nothing better than its baseline"),
+        ("torn:best", "torn is undecided and names no best"),
         ("same:baseline", "its baseline has no measurement with a result"),
     ],
 )
