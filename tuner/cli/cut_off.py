@@ -4,6 +4,7 @@ settings that are not its own, and a study that seems to run."""
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from storage import Database, Study
 from tuner.cli.common import ProgressLine
@@ -18,18 +19,16 @@ def put_back(
     database: Database, target: Target, line: ProgressLine, resumed: Study | None = None
 ) -> None:
     """Give the target, started, the settings that the last study of it found, unless that is the
-    one to go on with (resumed), which knows them. Nobody else turns its knobs meanwhile: the target
-    holds its lease. Raises TargetError, UserError, StorageError."""
+    one to go on with (resumed), which knows them; what was cut off is stopped. Nobody else turns
+    its knobs meanwhile: the target holds its lease. Raises TargetError, UserError, StorageError."""
     about = target.describe()
-    if about.get("started_here"):
-        return
-    url = str(about.get("url"))
     others = [s for s in database.list_studies() if resumed is None or s.id != resumed.id]
-    cut_off = [study for study in others if _is_left(database, study, url)]
+    cut_off = [study for study in others if _is_left(database, study, about)]
     if not cut_off:
         return
-    changed = _changed(cut_off[-1], target)
-    told = "the server has its own settings"
+    ours = bool(about.get("started_here"))
+    changed = {} if ours else _changed(cut_off[-1], target)
+    told = "its server has ended with it" if ours else "the server has its own settings"
     if changed:
         target.apply(changed)
         told = f"the server's own {config_text(changed)} is put back"
@@ -39,8 +38,11 @@ def put_back(
     line.note(f"{names} was cut off, and is now stopped: {told}{_way_on(cut_off[-1], resumed)}")
 
 
-def _is_left(database: Database, study: Study, url: str) -> bool:
-    if study.state != "running" or (study.target or {}).get("url") != url:
+def _is_left(database: Database, study: Study, about: dict[str, Any]) -> bool:
+    """Whether it runs no more, on the server that is described, or where both start theirs."""
+    begun = study.target or {}
+    key = "started_here" if about.get("started_here") else "url"
+    if study.state != "running" or not begun or begun.get(key) != about.get(key):
         return False
     return not anyone_at(study.name, database.optuna_storage())
 

@@ -10,8 +10,8 @@ import pytest
 
 from storage import Study, open_database
 from tests.storage.conftest import wait_until
-from tests.tuner.cli.running import start, stop_when, tuner
-from tests.tuner.fake_engine import FakeEngine
+from tests.tuner.cli.running import start, stop_when, stored, tuner
+from tests.tuner.fake_engine import FakeEngine, program
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -95,3 +95,16 @@ def test_what_another_process_verifies_is_not_taken_for_cut_off(tmp_path: Path) 
         _, err = process.communicate(timeout=60)
     assert "cut off" not in done.stderr
     assert process.returncode in (0, 1), err
+
+
+def test_what_had_a_server_of_its_own_is_stopped(tmp_path: Path) -> None:
+    binary = program(tmp_path / "vllm", "vllm")
+    words = [*SWEEP, "--target", "vllm", "--vllm-binary", str(binary), "--model", "m"]
+    process = start(*words, "--study", "s", cwd=tmp_path)
+    stop_when(process, lambda: bool(stored(tmp_path / "slotune.db", "s")), signal.SIGKILL)
+    done = tuner(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "s was cut off, and is now stopped: its server has ended with it; --study s" in done.stderr
+    )
+    assert [study.state for study in studies(tmp_path)] == ["stopped", "done"]
