@@ -18,14 +18,14 @@ def whom(knob: Knob, dialect: str, url: str) -> list[str]:
     return ["--target", dialect]
 
 
-def proof(node: NodeResult, dialect: str, url: str) -> str:
-    """The command and what of the user's own belongs to it; "" where no lever is a knob that this
-    engine has."""
+def proof(node: NodeResult, dialect: str, url: str) -> tuple[str, str]:
+    """The command, and which flags of the user's own belong to it; "" and "" where no lever is a
+    knob that this engine has."""
     spoken: Dialect = next((known for known in DIALECTS if known == dialect), "slotune")
     known = [(lever, KNOBS[lever.knob]) for lever in node.levers if lever.knob in KNOBS]
     turned = [(lever, knob) for lever, knob in known if flag_of(knob, spoken) is not None]
     if not turned:
-        return ""
+        return "", ""
     lever, knob = next(((a, k) for a, k in turned if k.live or k.replaces), turned[0])
     server = whom(knob, dialect, url)
     if knob.live or knob.replaces:
@@ -34,4 +34,4 @@ def proof(node: NodeResult, dialect: str, url: str) -> str:
         value = {"on": "true", "off": "false"}.get(lever.direction if knob.kind == "bool" else "")
         what = f"--knob {knob.name}={value or '…'}"
     also = "" if "--url" in server else "--model, --serve-args, "
-    return f"tuner verify {' '.join(server)} {what}, with your {also}--workload and --slo"
+    return f"tuner verify {' '.join(server)} {what}", f"{also}--workload and --slo"

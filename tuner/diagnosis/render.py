@@ -70,8 +70,10 @@ def _node(
         yield from wrapped(", ".join(f"{k} {v}" for k, v in node.evidence), len(left))
     if node.firing and not node.symptom_of:
         yield from _levers(node, len(indent) + 4)
-        if command := proof(node, diagnosis.dialect, url):
-            yield from wrapped(f"to prove it: {command}", len(indent) + 4)
+        command, flags = proof(node, diagnosis.dialect, url)
+        if command:
+            yield from wrapped(f"to prove it, with your {flags}:", len(indent) + 4)
+            yield f"{indent}      {shown(command)}"
     if verbose:
         for query in node.queries:
             yield from wrapped("asked: " + query, len(left))

@@ -44,7 +44,7 @@ def _interference(case: Case) -> Check:
     frame = Frame(
         "4.interference", "Prefill interference", "4",
         ("itl_p50", "itl_p99", "step_tokens_p99"), ("running_mean", "kind_s"), "p99 / p50",
-        (levers.SMALLER_CHUNK,), ("lowering max_num_seqs: one prefill stalls them all alike",),
+        (levers.SMALLER_CHUNK,),
     )  # fmt: skip
     share = roofline.kind_share(case, ("mixed",))
     if share is not None:

@@ -121,39 +121,44 @@ def test_the_command_that_proves_a_lever_names_the_server_and_never_a_prometheus
     look = diagnose(signals(config={"max_num_seqs": "8"}, **CAPPED), SLOS)
     asked = replace(look, target="http://prometheus:9090")
     for url, named in (("", "--url http://HOST:PORT "), ("http://a:8000", "--url http://a:8000 ")):
-        text = " ".join(render(asked, url=url).split())
-        assert f"to prove it: tuner verify {named}--node" in text
+        text = render(asked, url=url)
+        told, command = re.findall(r"to prove it, (.+)\n +(.+)$", text, re.MULTILINE)[0]
+        assert told == "with your --workload and --slo:"
+        assert re.fullmatch(rf"tuner verify {re.escape(named)}--node [\w.]+", command)
         assert "--url http://prometheus:9090" not in text
     elsewhere = " ".join(render(replace(asked, dialect="vllm"), url="http://a:8000").split())
-    assert "tuner verify --target vllm --node" in elsewhere
-    assert "with your --model, --serve-args, --workload and --slo" in elsewhere
+    flags = "--model, --serve-args, --workload and --slo"
+    assert f"with your {flags}: tuner verify --target vllm --node" in elsewhere
 
 
 @pytest.mark.parametrize(
     ("dialect", "knob", "direction", "command"),
     [
-        ("slotune", "chunk_size", "up", "--url http://a:1 --node K, with your --workload"),
+        ("slotune", "chunk_size", "up", "--url http://a:1 --node K"),
         ("slotune", "enable_prefix_caching", "on",
-         "--target slotune --knob enable_prefix_caching=true, with your --model, --serve-args,"),
-        ("vllm", "enable_prefix_caching", "on", "--target vllm --knob enable_prefix_caching=true,"),
-        ("vllm", "quantization", "on", "--target vllm --knob quantization=…,"),
-        ("slotune", "num_gpu_blocks_override", "up", "--target slotune --node K,"),
-        ("sglang", "chunk_size", "up", "--target sglang --node K,"),
+         "--target slotune --knob enable_prefix_caching=true"),
+        ("vllm", "enable_prefix_caching", "on", "--target vllm --knob enable_prefix_caching=true"),
+        ("vllm", "quantization", "on", "--target vllm --knob quantization=…"),
+        ("slotune", "num_gpu_blocks_override", "up", "--target slotune --node K"),
+        ("sglang", "chunk_size", "up", "--target sglang --node K"),
     ],
 )  # fmt: skip
 def test_what_is_set_at_a_start_is_proved_on_a_server_that_is_started(
     dialect: str, knob: str, direction: str, command: str
 ) -> None:
     act = Lever(knob, direction, "effect", "cost")
-    told = proof(NodeResult("K", "A node", State.WARNING, "", levers=(act,)), dialect, "http://a:1")
-    assert told.startswith(f"tuner verify {command}")
+    node = NodeResult("K", "A node", State.WARNING, "", levers=(act,))
+    told, flags = proof(node, dialect, "http://a:1")
+    assert told == f"tuner verify {command}"
+    own = "" if "--url" in command else "--model, --serve-args, "
+    assert flags == f"{own}--workload and --slo"
 
 
 def test_what_the_engine_has_no_flag_for_is_proved_by_no_command() -> None:
     for name in ("quantization", "the router"):
         act = Lever(name, "on", "effect", "cost")
         node = NodeResult("K", "A node", State.WARNING, "", levers=(act,))
-        assert not proof(node, "slotune", "http://a:1")
+        assert proof(node, "slotune", "http://a:1") == ("", "")
 
 
 def test_what_holds_but_does_not_fire_yet_is_not_called_ok() -> None:
