@@ -20,9 +20,7 @@ from tuner.search.price import Ladder, Rung
 from tuner.targets.base import config_text, setting_text
 from tuner.units import count_text
 
-UNCONFIRMED = (
-    "unconfirmed: from measurements of the search alone; the best of several, so a little too good"
-)
+UNCONFIRMED = "figures of search runs: the best of several measurements, so a little too good"
 
 
 def study_report_lines(report: StudyReport) -> list[str]:
@@ -149,8 +147,8 @@ def _best(rung: Rung) -> list[str]:
 
 
 def how_known(rung: Rung) -> str:
-    runs = count_text(rung.runs, "run")
-    return f"confirmed, {runs}" if rung.confirmed else f"unconfirmed, {runs}"
+    """Never called confirmed: the verdict beside it may be undecided."""
+    return count_text(rung.runs, "confirmation run" if rung.confirmed else "search run")
 
 
 def _trial_dict(point: Point) -> dict[str, Any]:

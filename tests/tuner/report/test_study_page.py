@@ -195,7 +195,7 @@ def test_the_terminal_and_json_tell_the_same(hand: StudyReport) -> None:
     rung = next(r for r in told_["slo_price"][0]["rungs"] if r["factor"] == 1.5)
     assert rung["config"]["chunk_size"] == 1024
     assert not rung["confirmed"]
-    assert "unconfirmed, 1 run" in text
+    assert "1 search run" in text
     assert "cannot tell: 2 measurements with a result" in text
 
 
