@@ -101,11 +101,12 @@ def _present(knob: Knob, config: Mapping[str, str]) -> float | None:
 
 
 def _values(knob: Knob, direction: str, present: float) -> list[str]:
+    """Inside the knob's usual range, and the present value wherever it lies."""
     if knob.kind == "float":
         found = [round(present + step, 3) for step in STEPS[direction]]
     else:
         found = [float(round(present * factor)) for factor in FACTORS[direction]]
-    low = knob.low if knob.low is not None else float("-inf")
-    high = knob.high if knob.high is not None else float("inf")
+    low = min(present, knob.low) if knob.low is not None else float("-inf")
+    high = max(present, knob.high) if knob.high is not None else float("inf")
     kept = dict.fromkeys(min(max(value, low), high) for value in found)
     return [f"{value:g}" if knob.kind == "float" else str(int(value)) for value in kept]

@@ -174,7 +174,8 @@ def _commands(node: NodeResult, diagnosis: Diagnosis, subject: Subject) -> None:
         where = " on one replica" if current().urls else ""
         if started:
             where = f" on servers that the tuner starts ({MODEL}: what is served here)"
-        st.html(f'<div class="sub">To prove it, against the value of now{where}:</div>')
+        told = f"To prove it, against the value of now{where}; add your --workload:"
+        st.html(f'<div class="sub">{told}</div>')
         st.code("\n".join(found), language=None, wrap_lines=True)
 
 

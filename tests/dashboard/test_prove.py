@@ -26,6 +26,15 @@ def test_stays_inside_the_knob_s_range() -> None:
     assert "gpu_memory_utilization=0.92,0.95" in command
 
 
+def test_a_present_value_beyond_the_usual_range_is_kept() -> None:
+    def swept(knob: str, direction: str, present: str) -> str:
+        return sweep_command(knob, direction, {knob: present}, url=URL, slos=[]) or ""
+
+    assert swept("max_num_seqs", "up", "1").endswith(" max_num_seqs=1,2")
+    assert swept("max_num_seqs", "up", "3").endswith(" max_num_seqs=3,4,6")
+    assert swept("chunk_size", "down", "8192").endswith(" chunk_size=8192,6144,4096")
+
+
 def test_peers_name_is_understood() -> None:
     command = sweep_command(
         "max_num_batched_tokens", "down", {"chunk_size": "512"}, url=URL, slos=[]
