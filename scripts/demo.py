@@ -119,8 +119,8 @@ def wait_until_up(child: Child, url: str, timeout_s: float) -> float:
             say(f"\r   waiting for {child.name}: {waited_s:4.0f} s", end="")
         time.sleep(0.5)
     waited_s = time.monotonic() - began
-    start_of_line = "\r" if sys.stdout.isatty() else ""
-    say(f"{start_of_line}   {child.name} is up after {waited_s:.0f} s          ".rstrip(" "))
+    told = f"   {child.name} is up after {waited_s:.0f} s"
+    say(f"\r{told:<40}" if sys.stdout.isatty() else told)
     return waited_s
 
 
