@@ -232,6 +232,8 @@ def _facts(study: Study) -> str:
         ("seed", markup.escape(str(study.seed if study.seed is not None else "–"))),
         ("searched", markup.escape(_space_text(study.space))),
     ]
+    if budget := (study.budget or {}).get("text"):
+        pairs.append(("budget", markup.escape(str(budget))))
     state = markup.pill(study.state, STATE_TONES.get(study.state, "neutral"))
     line = f'<div class="statusline">{state}{markup.definition(pairs)}</div>'
     if study.command:

@@ -147,6 +147,7 @@ def test_a_study_of_two_loads_keeps_them_apart(show: Show, tmp_path: Path) -> No
     assert "objective maximize output_tps and minimize ttft_p95" in text
     assert text.count("maximize output_tps and minimize ttft_p95") == 2  # in the list too
     assert "under 2 loads: open it for what each gave" in text
+    assert "budget 20 trials" in text
     assert "best so far" not in text.partition("History under")[0]
     assert "Baseline and best" not in text
 
