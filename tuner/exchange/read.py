@@ -48,6 +48,10 @@ def read_file(path: Path) -> list[Run]:
             runs += read_guidellm(document, called)
         elif is_vllm(document):
             runs.append(read_vllm(document, called))
+        elif isinstance(document, dict) and "slotune_study" in document:
+            raise UserError(
+                f"{called} is a study's bundle; show it with: tuner report --from-bundle FILE"
+            )
         else:
             raise UserError(f"{called} is JSON, but no measurement known here; {KNOWN}")
     return runs

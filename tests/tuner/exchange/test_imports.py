@@ -185,6 +185,7 @@ def test_report_of_several_benchmarks_is_several_runs(tmp_path: Path) -> None:
         ('{"a": 1}\n{"b": 2', "line 2"),
         ({"answer": 42}, "no measurement known here"),
         ([1, 2], "no measurement known here"),
+        ({"slotune_study": 2}, "show it with: tuner report --from-bundle"),
         ({"benchmarks": []}, "without a benchmark"),
         ({"benchmarks": [{"config": {}}]}, "no GuideLLM benchmark known here"),
         ({"benchmarks": ["x"]}, "no GuideLLM benchmark known here"),
