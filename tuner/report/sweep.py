@@ -83,7 +83,10 @@ def best_text(line: Line, points: Sequence[SweepPoint], slos: SloSet, objective:
     """The best value in one sentence, or that none meets the SLOs; "" without a result."""
     best = best_point(points, objective)
     if best is None:
-        return "no value is shown to meet the SLOs" if slos else ""
+        told = "no value is shown to meet the SLOs" if slos else ""
+        if any(undecided_by(point) for point in points):
+            told += "; a longer --duration or more --repeat may decide"
+        return told
     among = " among values that meet the SLOs" if slos else ""
     figure = estimate_text(best.pooled.summary.get(objective.key)) if best.pooled else ""
     return f"best {objective.key}{among}: {line.axis.name}={setting_text(best.value)}, {figure}"

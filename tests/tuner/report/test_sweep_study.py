@@ -71,6 +71,9 @@ def test_what_is_undecided_says_why(plain: SweepReport) -> None:
     why = "ttft_p95<500ms undecided, needs at least 31 more requests"
     assert f"  chunk_size=256: {why}" in lines_of(report)
     assert "undecided, needs at least 31 more requests" in whole(page_of(report), charts=3)
+    alone = replace(plain, found=((line, (first,)),))
+    told = "  no value is shown to meet the SLOs; a longer --duration or more --repeat may decide"
+    assert told in lines_of(alone)
 
 
 def test_the_page_draws_every_figure_with_its_bound(plain: SweepReport) -> None:
