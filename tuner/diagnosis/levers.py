@@ -87,6 +87,12 @@ FASTER_DEVICE = Lever(
     "money; tensor parallelism adds communication in every layer", "memory bandwidth in decode",
     "raising max_num_seqs or KV: nothing waits for them",
 )  # fmt: skip
+FEWER_PROMPT_TOKENS = Lever(
+    "fewer prompt tokens to compute, or a faster device", "do",
+    "no limit of prefill that can be told is reached: it takes what its tokens take",
+    "shorter prompts or shared beginnings are the callers' to send; a device costs money",
+    will_not_help="raising max_num_seqs or KV: nothing waits for them",
+)  # fmt: skip
 HOST = Lever(
     "CUDA graphs (leave --enforce-eager off), a faster host core", "do",
     "the device waits for the host between kernels; graphs launch a step at once",

@@ -70,6 +70,9 @@ def nodes(case: Case) -> list[Check]:
     other = limits.no_limit(case, [*bound, over])
     below_queue = [gate(queue, leaf) for leaf in (*bound, over, other)]
     below_prefill = [gate(prefill, leaf) for leaf in _prefill_leaves(case)]
+    if prefill.firing and not any(leaf.firing for leaf in below_prefill):
+        advised = replace(prefill.node, levers=(levers.FEWER_PROMPT_TOKENS,))
+        prefill = replace(prefill, node=advised)
     rest = [gate(top, leaf) for leaf in (_tail(case), _front_end(case, split))]
     return [top, queue, *below_queue, prefill, *below_prefill, *rest, _client(case, top)]
 

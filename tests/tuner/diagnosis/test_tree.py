@@ -258,6 +258,15 @@ def test_every_node_of_the_design_is_present() -> None:
     assert planted | parents | {"7.load", "7.slow"} == keys  # the two: test_replicas.py
 
 
+def test_prefill_that_no_limit_explains_has_a_lever_of_its_own() -> None:
+    alone = diagnose(signals(**PREFILL), SLOS)
+    assert alone.causes[0].key == "3b"
+    assert [lever.direction for lever in alone.node("3b").levers] == ["do"]
+    explained = diagnose(signals(**PREFILL | {"prompt_tokens": 3000.0}), SLOS)
+    assert explained.causes[0].key == "3b.long_prompt"
+    assert not explained.node("3b").levers
+
+
 def test_parents_come_before_their_leaves() -> None:
     seen: set[str] = {""}
     for node in diagnose(signals()).nodes:
